@@ -168,12 +168,12 @@ async def ask(http: aiohttp.ClientSession, url: str, key: str, body: dict[str, A
 
 
 async def run_tools(options: argparse.Namespace, url: str, key: str) -> dict[str, Any]:
-    from pellucid.local.request import adjust
+    from pellucid.local.request import adapt_body
 
     rows: list[dict[str, Any]] = []
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as http:
         for question, tool in TOOL_QUESTIONS:
-            body = adjust(
+            body = adapt_body(
                 {
                     "messages": [{"role": "user", "content": question}],
                     "tools": TOOLS,
@@ -213,9 +213,9 @@ async def run(options: argparse.Namespace, url: str, key: str, grammar: str | No
             if grammar is not None:
                 body["grammar"] = grammar
             elif not options.bare:
-                from pellucid.local.request import adjust
+                from pellucid.local.request import adapt_body
 
-                body = adjust(body | {"reasoning_effort": "none" if options.direct else "medium"})
+                body = adapt_body(body | {"reasoning_effort": "none" if options.direct else "medium"})
             if options.direct:
                 body["chat_template_kwargs"] = {"enable_thinking": False}
             reply = await ask(http, url, key, body)
@@ -258,14 +258,14 @@ async def main(options: argparse.Namespace, grammar: str | None) -> dict[str, An
     if options.base_url:
         result = await run(options, options.base_url, options.api_key, grammar)
     else:
-        from pellucid.local.catalogue import find
+        from pellucid.local.catalogue import find_model
         from pellucid.local.fetch import fetch
         from pellucid.local.supervise import Engine
 
-        entry = find(options.model)
+        entry = find_model(options.model)
         path = options.gguf or await fetch(entry)
         async with Engine(entry, path, template=options.template and Path(options.template)) as engine:
-            await engine.ready()
+            await engine.wait_ready()
             if options.tools:
                 result = await run_tools(options, engine.base_url, engine.api_key)
             else:

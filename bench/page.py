@@ -89,7 +89,7 @@ def in_words(text: str) -> Iterator[str]:
 
 def frames(chrome: Browser, stage: Stage, gateway: Served, script: Callable[[Call], Any], seen: str) -> list[float]:
     """How long each frame took from when `seen` was there until the answer was over."""
-    stage.said.script = script  # type: ignore[method-assign]
+    stage.model_script.script = script  # type: ignore[method-assign]
     context = chrome.new_context(viewport={"width": 1100, "height": 800})
     tab = Tab(context, gateway)
     tab.asks()
@@ -114,7 +114,7 @@ def opened(chrome: Browser, stage: Stage, gateway: Served, text: str) -> float:
         await call.event(b"[DONE]")
         await call.end()
 
-    stage.said.script = script  # type: ignore[method-assign]
+    stage.model_script.script = script  # type: ignore[method-assign]
     context = chrome.new_context(viewport={"width": 1100, "height": 800})
     tab = Tab(context, gateway)
     tab.asks()
@@ -161,7 +161,9 @@ def main() -> None:
         for name, (packed, size) in files.items():
             print(f"| {name} | {packed / 1000:.1f} | {size / 1000:.1f} |")
         print(f"| in all | {sum(one for one, _ in files.values()) / 1000:.1f} | |")
-        later = {name: file for name, file in page.built().items() if f"/{name}" not in files and name != page.INDEX}
+        later = {
+            name: file for name, file in page.built_files().items() if f"/{name}" not in files and name != page.INDEX
+        }
         for name, file in later.items():
             sizes = len(file.bodies.get("gzip", file.bodies["identity"])), len(file.bodies["identity"])
             print(f"| later, when it is needed: /{name} | {sizes[0] / 1000:.1f} | {sizes[1] / 1000:.1f} |")

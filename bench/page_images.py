@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests"), str(ROOT / "tests" / "
 from playwright.sync_api import Browser, expect  # noqa: E402
 
 from page import house  # noqa: E402
-from tests.page.page_kit import Said, Stage, Tab, browser  # noqa: E402
+from tests.page.page_kit import ModelScript, Stage, Tab, browser  # noqa: E402
 from tests.scripted import Upstream  # noqa: E402
 from tests.scripted.gateway import Served  # noqa: E402
 
@@ -59,30 +59,30 @@ USAGE = {"prompt_tokens": 61, "completion_tokens": 402, "completion_tokens_detai
 EARLIER = ("Explain to a child why the sky is blue", "A regular expression for dates", "Γιατί ο ουρανός είναι μπλε;")
 
 
-def scene(chrome: Browser, stage: Stage, gateway: Served, **taste: object) -> tuple[Tab, Said]:
-    stage.said = Said()
+def scene(chrome: Browser, stage: Stage, gateway: Served, **taste: object) -> tuple[Tab, ModelScript]:
+    stage.model_script = ModelScript()
     taste = {"viewport": {"width": 1100, "height": 760}, "color_scheme": "light", "reduced_motion": "reduce", **taste}
     tab = Tab(chrome.new_context(**taste), gateway)  # type: ignore[arg-type]
     tab.chooses(effort="high")
     tab.open()
-    return tab, stage.said
+    return tab, stage.model_script
 
 
-def slowly(tab: Tab, tell: Callable[[str], Said], text: str) -> None:
+def slowly(tab: Tab, tell: Callable[[str], ModelScript], text: str) -> None:
     """As a model would: some hundred characters a second."""
     for start in range(0, len(text), 40):
         tell(text[start : start + 40])
         tab.page.wait_for_timeout(180)
 
 
-def asked(tab: Tab, said: Said) -> None:
+def asked(tab: Tab, said: ModelScript) -> None:
     tab.ask(QUESTION)
     slowly(tab, said.think, FIRST)
     said.call("weather", {"city": "Ur"}).end("tool_calls")
     expect(tab.there("overlay-tool")).to_have_attribute("data-status", "completed")
 
 
-def finished(tab: Tab, said: Said) -> None:
+def finished(tab: Tab, said: ModelScript) -> None:
     slowly(tab, said.think, SECOND)
     slowly(tab, said.say, ANSWER)
     said.end(usage=USAGE)

@@ -18,8 +18,8 @@ from statistics import median
 from typing import Any
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.reasoning import Place
-from pellucid.record import Line, Recording, Signer, Trusted, Verifier
+from pellucid.envelopes.reasoning import ContextPlace
+from pellucid.record import Line, Recording, Signer, TrustedKeys, Verifier
 from pellucid.storage import Append, Store, StoredEnvelope, StoredResponse, StoredSpace, open_store
 
 ROUNDS = 7
@@ -54,14 +54,14 @@ async def envelopes(store: Store, name: str, together: int) -> int:
         head = await store.spaces.head(OWNER, ROOM)
         assert head is not None
         said = [_envelope(head.head + 1 + number) for number in range(together)]
-        await store.spaces.append(Append(owner=OWNER, space=ROOM, expected=head.head, version=1, envelopes=said))
+        await store.spaces.append(Append(owner=OWNER, space=ROOM, expected_head=head.head, version=1, envelopes=said))
     return many
 
 
 def _envelope(seq: int) -> StoredEnvelope:
     text = f"What somebody says in a space, about as long as that usually is, this being number {seq} of them."
     envelope = Envelope(id=f"msg-{seq}", ts=1, sender="bob", kind="chat", payload={"text": text}, seq=seq)
-    return StoredEnvelope(envelope, time.time_ns() // 1_000_000, Place())
+    return StoredEnvelope(envelope, time.time_ns() // 1_000_000, ContextPlace())
 
 
 async def measure(stores: dict[str, Store], work: Work, together: int) -> None:
@@ -82,7 +82,7 @@ async def main(urls: list[str]) -> None:
     signer = Signer.generate()
     sealing = Recording(signers=[signer])
     stores = {
-        "without": await open_store(urls[0], recording=Recording(enabled=False)),
+        "without": await open_store(urls[0], recording=Recording(is_enabled=False)),
         "with": await open_store(urls[1], recording=sealing),
     }
     for store in stores.values():
@@ -93,15 +93,15 @@ async def main(urls: list[str]) -> None:
     begun = time.perf_counter()
     done = await recorded.sign()
     print(f"signed: {(time.perf_counter() - begun) / done.signed * 1e6:.0f} µs for each of {done.signed} chains")
-    verifier = Verifier(Trusted([signer.public]), sealing)
+    verifier = Verifier(TrustedKeys([signer.public]), sealing)
     begun = time.perf_counter()
 
     def feed(line: Line) -> None:
         verifier.feed(line)
 
-    await recorded.tell(feed)
+    await recorded.export(feed)
     report = verifier.end()
-    assert report.right
+    assert report.is_ok
     print(
         f"checked: {(time.perf_counter() - begun) / report.entries * 1e6:.0f} µs for each of {report.entries} entries"
     )

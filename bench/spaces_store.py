@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests")]
 
 from pellucid.envelopes import Envelope  # noqa: E402
-from pellucid.envelopes.reasoning import Names, Place  # noqa: E402
+from pellucid.envelopes.reasoning import ContextPlace, NameSet  # noqa: E402
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store  # noqa: E402
 from tests.service_postgres import postgres  # noqa: E402
 
@@ -75,7 +75,7 @@ def said() -> Iterator[StoredEnvelope]:
         kind: str,
         sender: str,
         payload: dict[str, Any],
-        place: Place,
+        place: ContextPlace,
         id: str | None = None,
         about: tuple[str, ...] = (),
     ) -> StoredEnvelope:
@@ -98,15 +98,15 @@ def said() -> Iterator[StoredEnvelope]:
     for tree in itertools.count():
         agent = "once-here" if tree % 37 == 0 and tree < 37 * 20 else agents[tree % len(agents)]
         start = f"start-{tree}"
-        yield one("chat", "person", {"text": sentence()}, Place())
-        yield one("reasoning/start", agent, {"message": sentence()}, Place(start, "opens", agent), start)
-        step, path = Place(start, "step", agent), start
+        yield one("chat", "person", {"text": sentence()}, ContextPlace())
+        yield one("reasoning/start", agent, {"message": sentence()}, ContextPlace(start, "opens", agent), start)
+        step, path = ContextPlace(start, "step", agent), start
         for number in range(chance.randint(4, 24)):
             if number == 9:
                 path = f"{start}/inner-{tree}"
-                opens = Place(path, "opens", agent)
+                opens = ContextPlace(path, "opens", agent)
                 yield one("reasoning/start", agent, {"message": sentence()}, opens, f"inner-{tree}")
-                step = Place(path, "step", agent)
+                step = ContextPlace(path, "step", agent)
             kind = chance.choice(["thought", "thought", "thought", "observation", "hypothesis"])
             meta = {"confidence": round(chance.random(), 2), "step": "look"}
             yield one(f"reasoning/{kind}", agent, {"message": sentence(), "metadata": meta}, step)
@@ -117,8 +117,8 @@ def said() -> Iterator[StoredEnvelope]:
         yield one("mcp/response", "tools", result, step, about=(asks,))
         if tree % 2_000 == 5:
             yield one("mcp/withdraw", agent, {"reason": "not needed"}, step)
-        yield one("reasoning/conclusion", agent, {"message": sentence()}, Place(start, "ends", agent))
-        yield one("chat", agent, {"text": sentence()}, Place(), about=(start,))
+        yield one("reasoning/conclusion", agent, {"message": sentence()}, ContextPlace(start, "ends", agent))
+        yield one("chat", agent, {"text": sentence()}, ContextPlace(), about=(start,))
 
 
 async def fill(store: Store, wanted: int) -> None:
@@ -130,7 +130,7 @@ async def fill(store: Store, wanted: int) -> None:
     begun, first = time.monotonic(), head
     while head < wanted:
         some = list(itertools.islice(stream, min(BATCH, wanted - head)))
-        append = Append(owner=OWNER, space=NAME, expected=head, version=version, envelopes=some)
+        append = Append(owner=OWNER, space=NAME, expected_head=head, version=version, envelopes=some)
         head = (await store.spaces.append(append)).head
         if head % 50_000 < BATCH:
             rate = (head - first) / (time.monotonic() - begun)
@@ -169,7 +169,7 @@ async def appends(store: Store) -> None:
     used, took, seq = [], [], head.head
     for _ in range(TIMES):
         some = list(itertools.islice(stream, 50))
-        append = Append(owner=OWNER, space=NAME, expected=seq, version=head.version, envelopes=some)
+        append = Append(owner=OWNER, space=NAME, expected_head=seq, version=head.version, envelopes=some)
         before, begun = cpu(), time.perf_counter()
         seq = (await store.spaces.append(append)).head
         took.append((time.perf_counter() - begun) * 1000)
@@ -209,12 +209,12 @@ async def look(store: Store) -> bool:
         ),
         "one tree": page(within=path),
         "one tree, by kind": page(within=path, kinds=["reasoning/*"]),
-        "one by seq": lambda: spaces.one(OWNER, NAME, last // 3),
-        "by id": lambda: spaces.by_id(OWNER, NAME, id),
-        "by id that is not there": lambda: spaces.by_id(OWNER, NAME, "no-such-id"),
-        "since": lambda: spaces.since(OWNER, NAME, at),
-        "known (20 ids, 2 paths)": lambda: spaces.known(
-            OWNER, NAME, Names(frozenset(f"msg-{n * 1000}" for n in range(20)), frozenset([path, "nowhere"]))
+        "one by seq": lambda: spaces.get_envelope(OWNER, NAME, last // 3),
+        "by id": lambda: spaces.get_envelope_by_id(OWNER, NAME, id),
+        "by id that is not there": lambda: spaces.get_envelope_by_id(OWNER, NAME, "no-such-id"),
+        "since": lambda: spaces.first_seq_since(OWNER, NAME, at),
+        "known (20 ids, 2 paths)": lambda: spaces.existing_names(
+            OWNER, NAME, NameSet(frozenset(f"msg-{n * 1000}" for n in range(20)), frozenset([path, "nowhere"]))
         ),
         "search: in ten of them": search("zanzibar"),
         "search: in none": search("qqqjx"),

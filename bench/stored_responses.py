@@ -62,7 +62,7 @@ class Worker:
         self._noise = random.Random(5)
         self._ids: list[str] = []
         self._items: list[str] = []
-        thread = store._database._thread
+        thread = store._database._writer_thread
         self._task = f"/proc/self/task/{thread.native_id}"
 
     def response(self) -> tuple[Any, list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from pellucid.emit import whole_part
+from pellucid.emit import part_events
 from pellucid.errors import ErrorInfo
 from pellucid.events import (
     ITEM_OF,
@@ -30,7 +30,7 @@ def a_turn(part: ModelResponsePart, seal: str | None = None) -> list[Event]:
     return [
         ResponseStartEvent(Origin("p", "w", "m")),
         ItemStartEvent(0, ITEM_OF[type(part)], id="x_1"),
-        *whole_part(0, part, None),
+        *part_events(0, part, None),
         ItemEndEvent(0, seal=seal),
         ResponseEndEvent("stop"),
     ]

@@ -100,7 +100,7 @@ class ScriptedStream:
         self.is_over = True
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
-        return self._fold.closing(error)
+        return self._fold.closing_events(error)
 
     async def _play(self) -> None:
         while self.reads and not self.is_over:
@@ -169,7 +169,7 @@ class ScriptedSource:
     """A `RunSource` that delivers these batches, each after `pause()` seconds; the last holds the end of the run."""
 
     queued = False
-    broken_off = False
+    is_interrupted = False
 
     def __init__(self, batches: Iterable[list[Event]], pause: Callable[[], float] = lambda: 0.0) -> None:
         self._left = list(batches)
@@ -209,7 +209,7 @@ class ScriptedSource:
             return
         await asyncio.sleep(0)  # a second stop must not interrupt this
         end = RunEndEvent("cancelled" if error is None else "failed", error=error)
-        self._deliver([*self.fold.closing(error), end])
+        self._deliver([*self.fold.closing_events(error), end])
 
     def _deliver(self, events: list[Event]) -> None:
         self.note(events)
@@ -221,7 +221,7 @@ class ScriptedSource:
         """Whether this ends the run."""
         for event in events:
             self.fold.feed(event)
-        self.ended = self.fold.ended
+        self.ended = self.fold.run_end
 
 
 async def staged(stage: Stage, batches: Iterable[list[Event]], *, queued: bool = False) -> list[Batch]:
@@ -237,7 +237,7 @@ async def staged(stage: Stage, batches: Iterable[list[Event]], *, queued: bool =
 
     stage.push = receive
     await stage.open()
-    stage.opened(queued=queued)
+    stage.on_opened(queued=queued)
     for place, events in enumerate(batches):
         if events:
             receive(stage.process(Batch(1000 * place, list(events))))

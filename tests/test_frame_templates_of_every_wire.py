@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.events import ModelEvent, ResponseEndEvent
 from pellucid.parts import Origin
-from pellucid.providers.frame_template import DATE, NUMBER, WORD, FrameTemplate, nothing, unread
+from pellucid.providers.frame_template import DATE, NUMBER, WORD, FrameTemplate, never_matches, varying_value
 from pellucid.providers.wires import WIRES
 from tests.cases import Cases
 from tests.cutting import content_deltas
@@ -82,7 +82,7 @@ def test_what_was_counted_in_frames_that_were_passed_over_is_counted(wire: Wire)
     assert end.usage.output_tokens == 29
 
 
-VALUES = (unread(b"n", NUMBER), unread(b"d", DATE), unread(b"w", WORD))
+VALUES = (varying_value(b"n", NUMBER), varying_value(b"d", DATE), varying_value(b"w", WORD))
 LEARNED = b'{"n": 7, "w":"aB", "text":"learned", "d":"2026-11-21T09:00:00Z", "n":1}'
 
 
@@ -106,14 +106,14 @@ LEARNED = b'{"n": 7, "w":"aB", "text":"learned", "d":"2026-11-21T09:00:00Z", "n"
 )
 def test_a_value_that_is_not_read_may_be_another_of_its_form(frame: bytes, text: str | None) -> None:
     like = FrameTemplate(VALUES)
-    like.learn("", LEARNED, "learned", nothing)
+    like.learn("", LEARNED, "learned", never_matches)
     assert like.text_of("", frame) == text
 
 
 def test_a_read_that_holds_its_frame_twice_teaches_nothing() -> None:
     frame = b'{"text":"a"}'
     like = FrameTemplate()
-    like.learn("", frame, "a", nothing)
+    like.learn("", frame, "a", never_matches)
     like.learn_read(b": " + frame + b"\ndata: " + frame + b"\n\n", "", frame)
     assert like.read is None
 

@@ -112,7 +112,7 @@ FAULTS = [
     Fault(
         "counts for a key that may not see them",
         "view/values.py",
-        "    if not reader.counts:\n        return _NO_COUNTS\n",
+        "    if not reader.counts:\n        return _NO_USAGE\n",
         "    if not reader.counts:\n        return usage\n",
         ("requests/guarded/*", "access/policy/*"),
     ),
@@ -196,16 +196,16 @@ FAULTS = [
     Fault(
         "what was read waits a little",
         "models/model.py",
-        "                self._receive(events)\n                if decoder.text_template is not self._tried:\n",
+        "                self._receive(events)\n                if decoder.text_template is not self._tried_template:\n",
         "                asyncio.get_running_loop().call_later(0.02, self._receive, events)\n"
-        "                if decoder.text_template is not self._tried:\n",
+        "                if decoder.text_template is not self._tried_template:\n",
         ("pace/fixture:deepseek*",),
     ),
     Fault(
         "events that wait for the next read",
         "protocols/agui/encode.py",
-        "                    handler(self, event, place)\n        out = self._out\n        if not out:\n",
-        "                    handler(self, event, place)\n        out = self._out\n"
+        "                    handler(self, event, place)\n        out = self._console\n        if not out:\n",
+        "                    handler(self, event, place)\n        out = self._console\n"
         "        if not out or (not self.ended and len(events) < 2):\n",
         ("pace/fixture:deepseek*",),
     ),

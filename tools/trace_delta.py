@@ -26,7 +26,7 @@ import uvloop
 
 from pellucid.runs import LiveRun
 from pellucid.server import create_app
-from pellucid.server.app import settings_of
+from pellucid.server.app import uvicorn_settings
 from pellucid.server.config import check_config
 
 TOKENS, TRACED = 40, 30
@@ -131,7 +131,7 @@ def trace(kind: Kind) -> list[str]:
         provider = {"profile": "vllm", "base_url": f"http://127.0.0.1:{listening.getsockname()[1]}/v1"}
         store = {"url": f"sqlite:///{data}/store.sqlite"}
         config = check_config({"providers": {"vllm": provider}, "storage": store}, {"XDG_DATA_HOME": data})
-        server = uvicorn.Server(uvicorn.Config(create_app(config), **settings_of(config)))
+        server = uvicorn.Server(uvicorn.Config(create_app(config), **uvicorn_settings(config)))
 
         async def serve() -> None:
             loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from pellucid import Agent
-from pellucid.cli.space_lanes import Lanes
+from pellucid.cli.space_lanes import Transcript
 from pellucid.envelopes import Envelope, text_of
 from pellucid.models.infer import infer_model
 from pellucid.server import create_app
@@ -99,7 +99,7 @@ async def a_gateway(folder: Path):
 async def main(model: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with a_gateway(Path(folder)) as (url, tokens):
-            decision = await review(url, tokens, infer_model(model), Lanes().show)
+            decision = await review(url, tokens, infer_model(model), Transcript().show)
     print(f"\nDecided: {text_of(decision)}")
 
 

@@ -60,25 +60,25 @@ _NAMES = {
         *("RunContext", "Tool", "ToolApproved", "ToolDenied"),
     ),
 }
-_ROOM_OF = {name: room for room, names in _NAMES.items() for name in names}
+_MODULE_OF = {name: room for room, names in _NAMES.items() for name in names}
 
 
 def __dir__() -> list[str]:
-    return sorted([*_ROOM_OF, *(n for room in ("parts", "events") for n in _public(room)), "__version__"])
+    return sorted([*_MODULE_OF, *(n for room in ("parts", "events") for n in _public_names(room)), "__version__"])
 
 
-def _public(room: str) -> list[str]:
+def _public_names(module_name: str) -> list[str]:
     """The room's own names: what it defines, not what it imports."""
-    module = import_module(f".{room}", __name__)
+    module = import_module(f".{module_name}", __name__)
     own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
     return [name for name in own if name[0].isupper() or name.startswith("messages_")]
 
 
 def __getattr__(name: str) -> Any:
     # The vocabulary is offered whole; of the rooms above it, what is named here.
-    for room in (_ROOM_OF[name],) if name in _ROOM_OF else ("parts", "events"):
+    for room in (_MODULE_OF[name],) if name in _MODULE_OF else ("parts", "events"):
         module = import_module(f".{room}", __name__)
-        if name[0].isupper() or name in _ROOM_OF or name in ("messages_to_json", "messages_from_json"):
+        if name[0].isupper() or name in _MODULE_OF or name in ("messages_to_json", "messages_from_json"):
             with suppress(AttributeError):
                 return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .agent.starting import Startable
+from .agent.starting import ServableAgent
 from .asgi.agui import AGUIApp
 from .protocols.agui import DialectName
 from .sealing import Keys
@@ -30,7 +30,7 @@ def agui(
 ) -> AGUIApp:
     """An ASGI application that answers AG-UI's clients with runs of `agent`.
 
-    `agent`: a `pellucid.Agent`, a `pydantic_ai.Agent`, or whatever else is `Startable`.
+    `agent`: a `pellucid.Agent`, a `pydantic_ai.Agent`, or whatever else is `ServableAgent`.
     `path`: where it is POSTed to.
     `dialect`: what clients are taken for that say neither which dialect nor which version they speak (`0.x`).
     `view`: the most that anybody may see of the reasoning: `raw`, `summary`, `sealed` or `hidden`.
@@ -41,11 +41,11 @@ def agui(
 
     Raises `ConfigError` for keys that cannot be read, `TypeError` for what is no agent.
     """
-    return AGUIApp(_startable(agent), path=path, dialect=dialect, view=view, seal_keys=seal_keys, deps=deps)
+    return AGUIApp(_servable(agent), path=path, dialect=dialect, view=view, seal_keys=seal_keys, deps=deps)
 
 
-def _startable(agent: Any) -> Startable:
-    if isinstance(agent, Startable):
+def _servable(agent: Any) -> ServableAgent:
+    if isinstance(agent, ServableAgent):
         return agent
     if any(base.__module__.partition(".")[0] == "pydantic_ai" for base in type(agent).__mro__):
         from .interop.pydantic_ai import PydanticAgent

@@ -31,81 +31,83 @@ from .parts import (
     UserPromptPart,
 )
 
-UNREADABLE = 4_000
+MEDIA_LENGTH = 4_000
 """Characters for which an image or a file is taken."""
 
 
-def joined(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
+def join_messages(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
     """The pieces as one conversation: what was said to the model in a row is one request, results first."""
     out: list[ModelMessage] = []
-    for asks, messages in groupby(chain.from_iterable(pieces), lambda message: isinstance(message, ModelRequest)):
-        if asks:
-            out.append(_one(cast("list[ModelRequest]", list(messages))))
+    for is_request, messages in groupby(chain.from_iterable(pieces), lambda message: isinstance(message, ModelRequest)):
+        if is_request:
+            out.append(_merge_requests(cast("list[ModelRequest]", list(messages))))
         else:
             out.extend(messages)
     for at in range(1, len(out)):
-        said, message = out[at - 1], out[at]
-        if isinstance(message, ModelRequest) and isinstance(said, ModelResponse) and len(message.parts) > 1:
-            out[at] = replace(message, parts=_results_first(message.parts, said))
+        previous, message = out[at - 1], out[at]
+        if isinstance(message, ModelRequest) and isinstance(previous, ModelResponse) and len(message.parts) > 1:
+            out[at] = replace(message, parts=_results_first(message.parts, previous))
     return out
 
 
-def _one(requests: list[ModelRequest]) -> ModelRequest:
+def _merge_requests(requests: list[ModelRequest]) -> ModelRequest:
     if len(requests) == 1:
         return requests[0]
-    instructions = next((one.instructions for one in reversed(requests) if one.instructions), None)
-    return replace(requests[0], parts=[part for one in requests for part in one.parts], instructions=instructions)
+    instructions = next((request.instructions for request in reversed(requests) if request.instructions), None)
+    return replace(
+        requests[0], parts=[part for request in requests for part in request.parts], instructions=instructions
+    )
 
 
-def _results_first(parts: list[ModelRequestPart], said: ModelResponse) -> list[ModelRequestPart]:
-    place = {call.tool_call_id: index for index, call in enumerate(said.tool_calls)}
+def _results_first(parts: list[ModelRequestPart], response: ModelResponse) -> list[ModelRequestPart]:
+    order = {call.tool_call_id: index for index, call in enumerate(response.tool_calls)}
     # The sort is stable: what is no result of these calls stays in its order behind them.
     return sorted(
         parts,
         key=lambda part: (
-            place.get(part.tool_call_id, len(place))
+            order.get(part.tool_call_id, len(order))
             if isinstance(part, ToolReturnPart | RetryPromptPart)
-            else len(place)
+            else len(order)
         ),
     )
 
 
-def droppable(messages: Sequence[ModelMessage]) -> int:
+def count_droppable_turns(messages: Sequence[ModelMessage]) -> int:
     """How many turns can be left out."""
-    return max(0, len(_begins(messages)) - 1)
+    return max(0, len(_turn_starts(messages)) - 1)
 
 
-def shortened(messages: Sequence[ModelMessage], count: int) -> list[ModelMessage]:
+def drop_oldest_turns(messages: Sequence[ModelMessage], count: int) -> list[ModelMessage]:
     """The conversation without its `count` oldest turns, of which there are more."""
     if count == 0:
         return list(messages)
-    at = _begins(messages)[count]
-    kept: list[ModelRequestPart] = []
+    start = _turn_starts(messages)[count]
+    system_parts: list[ModelRequestPart] = []
     instructions = None
     calls: set[str] = set()
-    for message in messages[:at]:
+    for message in messages[:start]:
         if isinstance(message, ModelResponse):
             calls.update(call.tool_call_id for call in message.tool_calls)
         else:
-            kept += [part for part in message.parts if isinstance(part, SystemPromptPart)]
+            system_parts += [part for part in message.parts if isinstance(part, SystemPromptPart)]
             instructions = message.instructions or instructions
-    out = [ModelRequest(kept, instructions)] if kept or instructions else []
-    return joined(out, _without_results(messages[at:], calls))
+    out = [ModelRequest(system_parts, instructions)] if system_parts or instructions else []
+    return join_messages(out, _without_results(messages[start:], calls))
 
 
-def weights(messages: Sequence[ModelMessage]) -> list[int]:
+def turn_lengths(messages: Sequence[ModelMessage]) -> list[int]:
     """How long each turn is, in characters, more or less. What always stays counts for the last."""
     turns = []
-    stays = 0
-    for begin, end in pairwise([0, *_begins(messages)[1:], len(messages)]):
+    fixed_length = 0
+    for begin, end in pairwise([0, *_turn_starts(messages)[1:], len(messages)]):
         parts = [part for message in messages[begin:end] for part in message.parts]
-        turns.append(sum(_weight(part) for part in parts if not isinstance(part, SystemPromptPart)))
-        stays += sum(_weight(part) for part in parts if isinstance(part, SystemPromptPart))
-    turns[-1] += stays
+        turns.append(sum(_part_length(part) for part in parts if not isinstance(part, SystemPromptPart)))
+        fixed_length += sum(_part_length(part) for part in parts if isinstance(part, SystemPromptPart))
+    turns[-1] += fixed_length
     return turns
 
 
-def _begins(messages: Sequence[ModelMessage]) -> list[int]:
+def _turn_starts(messages: Sequence[ModelMessage]) -> list[int]:
     """Where turns begin."""
     return [
         at
@@ -133,15 +135,15 @@ def _without_results(messages: Sequence[ModelMessage], calls: set[str]) -> list[
     return out
 
 
-def _weight(part: ModelRequestPart | ModelResponsePart) -> int:
+def _part_length(part: ModelRequestPart | ModelResponsePart) -> int:
     match part:
         case UserPromptPart(content=list(contents)) | ToolReturnPart(contents=list(contents)):
-            return sum(len(one.text) if isinstance(one, Text) else UNREADABLE for one in contents)
+            return sum(len(content.text) if isinstance(content, Text) else MEDIA_LENGTH for content in contents)
         case ToolReturnPart():
             return len(part.content_as_text())
         case ToolCallPart():
             return len(part.args_as_json())
         case FilePart():
-            return UNREADABLE
+            return MEDIA_LENGTH
         case _:
             return len(getattr(part, "content", None) or "")

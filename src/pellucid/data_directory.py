@@ -26,7 +26,7 @@ def data_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid"
 
 
-def default_store(environ: Mapping[str, str] = os.environ) -> str:
+def default_store_url(environ: Mapping[str, str] = os.environ) -> str:
     """The URL of a SQLite file in the data directory. Makes the directory."""
     directory = data_directory(environ)
     with suppress(FileExistsError):
@@ -65,50 +65,50 @@ def read_secret(path: Path) -> tuple[bytes, os.stat_result]:
 def create_secret(path: Path, data: bytes) -> None:
     """Make a file that holds `data`, and its directory; a file that is there stays as it is. Raises `OSError`."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _temporary(path, data) as new, suppress(FileExistsError):
+    with _temporary_file(path, data) as temporary, suppress(FileExistsError):
         # A link, not a rename: the second of two processes must not replace what the first made.
-        os.link(new, path)
+        os.link(temporary, path)
 
 
 def replace_secret(path: Path, data: bytes) -> None:
     """Put a file that holds `data` in the place of the one that is there. Raises `OSError`."""
-    with _temporary(path, data) as new:
-        os.replace(new, path)
+    with _temporary_file(path, data) as temporary:
+        os.replace(temporary, path)
 
 
 class SecretFile(NamedTuple):
     """Keys in a file, by what messages call them. Each method raises `ConfigError`, which names the file."""
 
     name: str
-    missing: str
+    missing_message: str
     """What is said where there is no file."""
-    variable: str
+    env_variable: str
     """The environment variable that may hold them instead."""
 
     def from_environment(self, environ: Mapping[str, str] | None = None) -> str | None:
-        value = (os.environ if environ is None else environ).get(self.variable, "")
+        value = (os.environ if environ is None else environ).get(self.env_variable, "")
         return value if value.strip() else None
 
     def read(self, path: Path) -> tuple[bytes, os.stat_result]:
         try:
             return read_secret(path)
         except FileNotFoundError:
-            raise ConfigError([f"{path}: {self.missing}"]) from None
+            raise ConfigError([f"{path}: {self.missing_message}"]) from None
         except OSError as error:
             raise ConfigError([f"{path}: {self.name} cannot be read: {error.strerror}"]) from None
 
-    def ensure(self, path: Path, make: Callable[[], bytes]) -> None:
+    def ensure(self, path: Path, create: Callable[[], bytes]) -> None:
         """The file, with what `make` gives if it is not there."""
         try:
             if not path.exists():
-                create_secret(path, make())
+                create_secret(path, create())
         except OSError as error:
-            told = f"{path}: {self.name} cannot be made: {error.strerror}; or set {self.variable}"
-            raise ConfigError([told]) from None
+            message = f"{path}: {self.name} cannot be made: {error.strerror}; or set {self.env_variable}"
+            raise ConfigError([message]) from None
 
 
 @contextmanager
-def _temporary(path: Path, data: bytes) -> Iterator[str]:
+def _temporary_file(path: Path, data: bytes) -> Iterator[str]:
     """A file next to `path` that holds `data`, synced to the disk; removed afterwards unless it was renamed."""
     fd, name = mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     try:

@@ -41,7 +41,7 @@ from .events import (
     ResponseEndEvent,
     ResponseStartEvent,
 )
-from .growing import GrowingPart, is_text_alone, split_part
+from .growing import PartAccumulator, is_text_only, split_part
 from .parts import (
     DELTA_OF,
     OPAQUE_FIELDS,
@@ -65,10 +65,10 @@ from .parts import (
     ThinkingPartDelta,
     ToolCallPart,
     Usage,
-    has_opaque,
+    has_opaque_data,
     json_text,
 )
-from .text import GrowingText
+from .text import TextBuffer
 
 Key = Hashable
 
@@ -76,7 +76,7 @@ WholePart = BuiltinToolCallPart | BuiltinToolReturnPart | FilePart | CompactionP
 """Parts that arrive in one piece."""
 
 
-class _Waiting:
+class _HeldBlock:
     """A block that has to wait: what was said of it."""
 
     __slots__ = ("calls", "keys")
@@ -89,55 +89,55 @@ class _Waiting:
 class _Item:
     """The open item, and what is to stand on its end."""
 
-    __slots__ = ("ends", "index", "key", "kind", "native", "opaque", "signature")
+    __slots__ = ("explicit_end", "has_opaque_data", "index", "key", "kind", "native", "signature")
 
-    def __init__(self, key: Key, kind: ItemKind, index: int, ends: bool) -> None:
+    def __init__(self, key: Key, kind: ItemKind, index: int, explicit_end: bool) -> None:
         self.key = key
         self.kind = kind
         self.index = index
-        self.ends = ends
-        self.opaque = False
+        self.explicit_end = explicit_end
+        self.has_opaque_data = False
         """Whether a part of it carries opaque data."""
         self.signature: str | None = None
         self.native: Any = None
 
 
-class _Open(GrowingPart):
+class _OpenPart(PartAccumulator):
     """The open part."""
 
-    __slots__ = ("checked", "ends", "key", "kind")
+    __slots__ = ("checked_length", "explicit_end", "key", "kind")
 
-    def __init__(self, key: Key, part: ModelResponsePart, ends: bool) -> None:
+    def __init__(self, key: Key, part: ModelResponsePart, explicit_end: bool) -> None:
         super().__init__(part)
         self.key = key
         self.kind = type(part)
-        self.ends = ends
-        self.checked = -1
+        self.explicit_end = explicit_end
+        self.checked_length = -1
 
-    def may_close(self) -> bool:
+    def can_close(self) -> bool:
         """Whether nothing more of it need come."""
-        return not self.ends and (self.kind is not ToolCallPart or self.is_json())
+        return not self.explicit_end and (self.kind is not ToolCallPart or self.is_complete_json())
 
-    def is_json(self) -> bool:
+    def is_complete_json(self) -> bool:
         """Whether its text is whole JSON."""
         length = self.text.length
-        end = self.text.since(length - _TAIL).rstrip()
+        end = self.text.text_from(length - _TAIL_CHARS).rstrip()
         # What ends in the middle of an object need not be parsed to know it.
-        if self.checked == length or (end and not end.endswith(_ENDS_OF_JSON)):
+        if self.checked_length == length or (end and not end.endswith(_JSON_ENDINGS)):
             return False
-        if is_json(self.text.value()):
+        if is_complete_json(self.text.value()):
             return True
         # Not parsed again for every delta that has to wait.
-        self.checked = length
+        self.checked_length = length
         return False
 
 
-_TAIL = 32
+_TAIL_CHARS = 32
 """Characters at the end of arguments that are looked at before all of them are parsed."""
-_ENDS_OF_JSON = ("}", "]", '"', "e", "l", *"0123456789")
+_JSON_ENDINGS = ("}", "]", '"', "e", "l", *"0123456789")
 
 
-def is_json(text: str) -> bool:
+def is_complete_json(text: str) -> bool:
     """Whether arguments are whole already."""
     try:
         msgspec.json.decode(text)
@@ -161,23 +161,23 @@ class Emitter:
         self.events: list[ModelEvent] = []
         """Written since the last `take`."""
         self._item: _Item | None = None
-        self._open: _Open | None = None
-        self._items = 0
-        self._item_parts = 0
-        self._cut = False
+        self._open_part: _OpenPart | None = None
+        self._item_index = 0
+        self._item_part_count = 0
+        self._item_is_cut_off = False
         """Whether a part of the open item was cut off."""
-        self._parts = 0
-        self._last_kind: str | None = None
+        self._part_index = 0
+        self._last_part_kind: str | None = None
         self._started = False
         self._ended = False
-        self._held: deque[_Waiting] | None = None
+        self._held_blocks: deque[_HeldBlock] | None = None
         """What has to wait, block by block, in the order in which the blocks came; most turns have nothing."""
-        self._held_keys: dict[Key, _Waiting] = {}
-        self.holds = 0
+        self._held_by_key: dict[Key, _HeldBlock] = {}
+        self.hold_count = 0
         """How often something had to wait."""
-        self._replaying = False
-        self._blocked = False
-        self._calls: dict[Key, str] = {}
+        self._is_replaying = False
+        self._is_blocked = False
+        self._call_ids: dict[Key, str] = {}
 
     def take(self) -> list[ModelEvent]:
         """The events written since the last call. (What is read for every token does this for itself.)"""
@@ -187,11 +187,11 @@ class Emitter:
 
     def is_open(self, key: Key) -> bool:
         """Whether block `key` is the part that is open."""
-        return self._open is not None and self._open.key == key
+        return self._open_part is not None and self._open_part.key == key
 
-    def text_of(self, key: Key) -> GrowingText | None:
+    def text_of(self, key: Key) -> TextBuffer | None:
         """What block `key` holds so far, while it is the part that is open. To be read, not written."""
-        return self._open.text if self._open is not None and self._open.key == key else None
+        return self._open_part.text if self._open_part is not None and self._open_part.key == key else None
 
     # --- the turn ------------------------------------------------------------------------------------------
 
@@ -251,35 +251,35 @@ class Emitter:
         id: str | None = None,
         signature: str | None = None,
         details: dict[str, Any] | None = None,
-        ends: bool = False,
+        explicit_end: bool = False,
     ) -> None:
         """More reasoning in block `key` of item `item` (by default an item of its own).
 
         `signature` replaces an earlier one (an empty one is none), `details` merge. With `ends`, the wire will
         `close` the block itself.
         """
-        open_ = self._open
+        open_ = self._open_part
         if open_ is None or open_.key != key or open_.kind is not ThinkingPart or signature or details:
             if text or signature or details:
                 part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form)
-                self._stream(key, item, part, text, None, signature, details, ends)
+                self._stream_delta(key, item, part, text, None, signature, details, explicit_end)
         elif text:
-            # Nearly every call is this one, so it is not left to `_stream`.
+            # Nearly every call is this one, so it is not left to `_stream_delta`.
             open_.text.add(text)
-            self.events.append(PartDeltaEvent(self._parts, ThinkingPartDelta(text)))
+            self.events.append(PartDeltaEvent(self._part_index, ThinkingPartDelta(text)))
 
-    def more(self, text: str) -> None:
+    def append_text_delta(self, text: str) -> None:
         """One more delta like the last, which was text of the open part and nothing else."""
-        open_ = self._open
+        open_ = self._open_part
         if open_ is not None:
             open_.text.add(text)
             delta = ThinkingPartDelta(text) if open_.kind is ThinkingPart else TextPartDelta(text)
-            self.events.append(PartDeltaEvent(self._parts, delta))
+            self.events.append(PartDeltaEvent(self._part_index, delta))
 
     def add_text(self, text: str) -> None:
         """Take more text of the open part, whose deltas are on their way already."""
-        if self._open is not None:
-            self._open.text.add(text)
+        if self._open_part is not None:
+            self._open_part.text.add(text)
 
     def text(
         self,
@@ -292,24 +292,24 @@ class Emitter:
         details: dict[str, Any] | None = None,
         logprobs: list[dict[str, Any]] | None = None,
         annotations: list[dict[str, Any]] | None = None,
-        ends: bool = False,
+        explicit_end: bool = False,
     ) -> None:
         """More answer. Text parts of one `item` make one message; `logprobs` and `annotations` append."""
-        open_ = self._open
-        beside = signature or details or annotations or logprobs
-        if open_ is None or open_.key != key or open_.kind is not TextPart or beside:
-            if text or beside:
+        open_ = self._open_part
+        extra = signature or details or annotations or logprobs
+        if open_ is None or open_.key != key or open_.kind is not TextPart or extra:
+            if text or extra:
                 part = TextPart("", id=id, provider_name=self.origin.provider if id else None)
-                more = TextPartDelta(text, logprobs=logprobs or None, annotations=annotations or None)
-                self._stream(key, item, part, text, more, signature, details, ends)
+                delta = TextPartDelta(text, logprobs=logprobs or None, annotations=annotations or None)
+                self._stream_delta(key, item, part, text, delta, signature, details, explicit_end)
         elif text:
             open_.text.add(text)
-            self.events.append(PartDeltaEvent(self._parts, TextPartDelta(text)))
+            self.events.append(PartDeltaEvent(self._part_index, TextPartDelta(text)))
 
-    def refusal(self, key: Key, text: str, *, item: Key = "message", ends: bool = False) -> None:
+    def refusal(self, key: Key, text: str, *, item: Key = "message", explicit_end: bool = False) -> None:
         """More of the model's refusal."""
         if text:
-            self._stream(key, item, RefusalPart(""), text, None, None, None, ends)
+            self._stream_delta(key, item, RefusalPart(""), text, None, None, None, explicit_end)
 
     def tool_call(
         self,
@@ -321,15 +321,15 @@ class Emitter:
         id: str | None = None,
         signature: str | None = None,
         details: dict[str, Any] | None = None,
-        ends: bool = False,
+        explicit_end: bool = False,
     ) -> None:
         """More of a function call. Opens when `name` is given; `args` is JSON text, or the whole object."""
         part = None
-        if name is not None or key in self._held_keys:
+        if name is not None or key in self._held_by_key:
             part = ToolCallPart(
                 name or "", "", call_id or "", id=id, provider_name=self.origin.provider if id else None
             )
-        self._stream(key, None, part, args, None, signature, details, ends, name is not None)
+        self._stream_delta(key, None, part, args, None, signature, details, explicit_end, name is not None)
 
     def builtin_call(
         self,
@@ -342,34 +342,34 @@ class Emitter:
         id: str | None = None,
         status: str | None = None,
         details: dict[str, Any] | None = None,
-        ends: bool = False,
+        explicit_end: bool = False,
     ) -> None:
         """More of a call that the provider runs itself. `status` is how far it is, in the provider's word."""
         part = BuiltinToolCallPart(name, "", call_id, id=id, provider_name=self.origin.provider)
-        more = None
+        delta = None
         if status is not None or details:
             text = args if isinstance(args, str) else json_text(args)
-            more = BuiltinToolCallPartDelta(text, status, provider_details=details or None)
-        self._stream(key, item, part, args, more, None, None, ends)
+            delta = BuiltinToolCallPartDelta(text, status, provider_details=details or None)
+        self._stream_delta(key, item, part, args, delta, None, None, explicit_end)
 
     def close(self, key: Key, *, at_once: bool = False) -> None:
         """The wire said that block or item `key` is over (if it was never opened, this is nothing).
 
         `at_once`: the wire says no more of this part, so its end is told now, and not with whatever comes next.
         """
-        if key in self._held_keys:
+        if key in self._held_by_key:
             self._hold(key, key, partial(self.close, key, at_once=at_once), sticky=True)
             return
-        if self._open is not None and self._open.key == key:
-            self._open.ends = False
+        if self._open_part is not None and self._open_part.key == key:
+            self._open_part.explicit_end = False
             if at_once:
                 self._close_part(complete=True)
         if self._item is not None and self._item.key == key:
-            self._item.ends = False
-        if self._held and not self._replaying and self._all_closable():
-            self._let_go()
+            self._item.explicit_end = False
+        if self._held_blocks and not self._is_replaying and self._can_close_all():
+            self._release_held()
 
-    def settle(self) -> None:
+    def close_open_blocks(self) -> None:
         """Nothing that is open goes on, whatever comes next."""
         if not (self.failed or self._ended):
             self._close_all(complete=True)
@@ -384,7 +384,7 @@ class Emitter:
         id: str | None = None,
         signature: str | None = None,
         native: Any = None,
-        ends: bool = False,
+        explicit_end: bool = False,
     ) -> None:
         """Make sure item `key` is open, and note what is to stand on its end.
 
@@ -396,45 +396,47 @@ class Emitter:
             return
         item = self._item
         if item is None or item.key != key:
-            again = partial(self.item, key, kind, id=id, signature=signature, native=native, ends=ends)
-            if not self._make_room(key, key, again, sticky=True):
+            deferred_call = partial(
+                self.item, key, kind, id=id, signature=signature, native=native, explicit_end=explicit_end
+            )
+            if not self._close_or_hold(key, key, deferred_call, sticky=True):
                 return
-            item = self._open_item(key, kind, id, ends)
+            item = self._open_item(key, kind, id, explicit_end)
         if signature:
             item.signature = signature
         if native is not None:
             item.native = native
 
-    def whole(self, part: WholePart, *, item: Key = None) -> None:
+    def whole_part(self, part: WholePart, *, item: Key = None) -> None:
         """A part that arrives in one piece. Parts with the same `item` key, one after the other, share an item."""
         if self.failed or self._ended:
             return
-        key = item if item is not None else ("whole", self._parts, len(self._held or ()))
+        key = item if item is not None else ("whole", self._part_index, len(self._held_blocks or ()))
         kind = ITEM_OF[type(part)]
-        if not self._make_room(key, key, partial(self.whole, part, item=key), kind):
+        if not self._close_or_hold(key, key, partial(self.whole_part, part, item=key), kind):
             return
         if self._item is None:
             self._open_item(key, kind, None if isinstance(part, SealedPart) else part.id)
-        self._item_parts += 1
-        if _is_opaque(part):
+        self._item_part_count += 1
+        if _has_opaque_content(part):
             self._mark_opaque()
-        self.events += whole_part(self._parts, part, self._last_kind)
-        self._last_kind = part.part_kind
-        self._parts += 1
+        self.events += part_events(self._part_index, part, self._last_part_kind)
+        self._last_part_kind = part.part_kind
+        self._part_index += 1
 
     # --- the machinery -------------------------------------------------------------------------------------
 
-    def _stream(
+    def _stream_delta(
         self,
         key: Key,
         item: Key,
         part: ModelResponsePart | None,
         text: str | dict[str, Any],
-        more: PartDelta | None,
+        delta: PartDelta | None,
         signature: str | None,
         details: dict[str, Any] | None,
-        ends: bool,
-        named: bool = True,
+        explicit_end: bool,
+        opens_call: bool = True,
     ) -> None:
         """More of block `key`. Opens it as `part`, or holds all of this back; what is not `named` does not open a call,
         but waits with what does. (No `part`: a call that nothing waits for.)
@@ -442,71 +444,75 @@ class Emitter:
         `text` is a call's arguments as well, as text or object. `more` is the delta of it, where that brings more
         than text. `signature` and `details` come in a delta of their own.
         """
-        open_ = self._open
+        open_ = self._open_part
         kind = ToolCallPart if part is None else type(part)
         if open_ is None or open_.key != key or open_.kind is not kind:
-            if part is None or not (named or key in self._held_keys):
-                self._late_arguments(key, text)
+            if part is None or not (opens_call or key in self._held_by_key):
+                self._record_late_arguments(key, text)
                 return
-            again = partial(self._stream, key, item, part, text, more, signature, details, ends, named)
-            open_ = self._admit(key, item, part, ends, again)
+            deferred_call = partial(
+                self._stream_delta, key, item, part, text, delta, signature, details, explicit_end, opens_call
+            )
+            open_ = self._start_part(key, item, part, explicit_end, deferred_call)
             if open_ is None:
                 return
         if not isinstance(text, str):
-            open_.object = None if open_.text.length else text
+            open_.args_object = None if open_.text.length else text
             text = json_text(text)
         elif text:
-            open_.object = None  # text after an object: then it is text
-        if more is not None and not is_text_alone(more):
+            open_.args_object = None  # text after an object: then it is text
+        if delta is not None and not is_text_only(delta):
             open_.text.add(text)
-            self._add(open_, more)
+            self._write_delta(open_, delta)
         elif text:
             open_.text.add(text)
-            self.events.append(PartDeltaEvent(self._parts, DELTA_OF[kind](text)))
+            self.events.append(PartDeltaEvent(self._part_index, DELTA_OF[kind](text)))
         if signature or details:
-            opaque = DELTA_OF[kind](
+            opaque_delta = DELTA_OF[kind](
                 signature_delta=signature or None,
                 provider_name=self.origin.provider,
                 provider_details=details or None,
             )
-            self._add(open_, opaque)
+            self._write_delta(open_, opaque_delta)
 
-    def _add(self, open_: _Open, delta: PartDelta) -> None:
+    def _write_delta(self, open_: _OpenPart, delta: PartDelta) -> None:
         """Write a delta that brings more than text."""
-        open_.add_rest(delta)
+        open_.add_metadata(delta)
         if any(getattr(delta, name) for name in OPAQUE_FIELDS.values()):
             self._mark_opaque()
-        self.events.append(PartDeltaEvent(self._parts, delta))
+        self.events.append(PartDeltaEvent(self._part_index, delta))
 
-    def _admit(
+    def _start_part(
         self,
         key: Key,
         item: Key,
         part: ModelResponsePart,
-        ends: bool,
-        again: Callable[[], None],
-    ) -> _Open | None:
+        explicit_end: bool,
+        deferred_call: Callable[[], None],
+    ) -> _OpenPart | None:
         """Open `part`, closing what can be closed. None when it must wait, or the turn is over."""
         if self.failed or self._ended:
             return None
         item_key = key if item is None else item
         kind = ITEM_OF[type(part)]
-        if not self._make_room(key, item_key, again, kind, sticky=ends or isinstance(part, ToolCallPart)):
+        if not self._close_or_hold(
+            key, item_key, deferred_call, kind, sticky=explicit_end or isinstance(part, ToolCallPart)
+        ):
             return None
         if self._item is None:
             self._open_item(item_key, kind, getattr(part, "id", None))
-        self._item_parts += 1
-        self.events.append(PartStartEvent(self._parts, part, self._last_kind))
-        self._open = _Open(key, part, ends)
+        self._item_part_count += 1
+        self.events.append(PartStartEvent(self._part_index, part, self._last_part_kind))
+        self._open_part = _OpenPart(key, part, explicit_end)
         if isinstance(part, ToolCallPart):
-            self._calls[key] = part.tool_call_id
-        return self._open
+            self._call_ids[key] = part.tool_call_id
+        return self._open_part
 
-    def _make_room(
+    def _close_or_hold(
         self,
         key: Key,
         item_key: Key,
-        again: Callable[[], None],
+        deferred_call: Callable[[], None],
         kind: ItemKind | None = None,
         *,
         sticky: bool = False,
@@ -516,139 +522,141 @@ class Emitter:
         What is open may have to stay (see the rules above), and nothing overtakes what is already waiting.
         `sticky` says that the key names one block for good, so that all of it waits together.
         """
-        if self._held and not self._replaying and self._all_closable():
+        if self._held_blocks and not self._is_replaying and self._can_close_all():
             # What was open has become whole since: those who waited come first, and then this.
-            self._hold(key, item_key, again, sticky)
-            self._let_go()
+            self._hold(key, item_key, deferred_call, sticky)
+            self._release_held()
             return False
         item = self._item
-        stays = item is None or (item.key == item_key and kind in (None, item.kind))
-        overtakes = bool(self._held) and not self._replaying
-        waits = overtakes and not (stays and item is not None and key not in self._held_keys)
-        if self._open is not None:
-            waits = waits or not self._open.may_close()
-        if waits or (item is not None and not stays and item.ends):
-            self._hold(key, item_key, again, sticky)
+        item_stays = item is None or (item.key == item_key and kind in (None, item.kind))
+        overtakes = bool(self._held_blocks) and not self._is_replaying
+        must_wait = overtakes and not (item_stays and item is not None and key not in self._held_by_key)
+        if self._open_part is not None:
+            must_wait = must_wait or not self._open_part.can_close()
+        if must_wait or (item is not None and not item_stays and item.explicit_end):
+            self._hold(key, item_key, deferred_call, sticky)
             return False
         self._close_part(complete=True)
-        if not stays:
+        if not item_stays:
             self._close_item()
         return True
 
-    def _all_closable(self) -> bool:
-        return (self._open is None or self._open.may_close()) and (self._item is None or not self._item.ends)
+    def _can_close_all(self) -> bool:
+        return (self._open_part is None or self._open_part.can_close()) and (
+            self._item is None or not self._item.explicit_end
+        )
 
     def _hold(self, key: Key, item_key: Key, call: Callable[[], None], sticky: bool) -> None:
-        if self._replaying:
-            self._blocked = True
+        if self._is_replaying:
+            self._is_blocked = True
             return
-        self.holds += 1
-        if self._held is None:
-            self._held = deque()
-        block = self._held_keys.get(key) or self._held_keys.get(item_key)
-        if block is None or not (sticky or block is self._held[-1]):
-            block = _Waiting()
-            self._held.append(block)
+        self.hold_count += 1
+        if self._held_blocks is None:
+            self._held_blocks = deque()
+        block = self._held_by_key.get(key) or self._held_by_key.get(item_key)
+        if block is None or not (sticky or block is self._held_blocks[-1]):
+            block = _HeldBlock()
+            self._held_blocks.append(block)
         block.calls.append(call)
         # An item's key is known when the item itself had to wait; several blocks may share one that did not.
         block.keys.add(key)
-        self._held_keys[key] = block
+        self._held_by_key[key] = block
 
-    def _let_go(self, *, complete: bool = True) -> None:
+    def _release_held(self, *, complete: bool = True) -> None:
         """Close what is open and replay the blocks that waited, as far as each can be closed for the next."""
         self._close_part(complete=complete)
         self._close_item()
-        while self._held:
-            block = self._held.popleft()
-            for name in block.keys:
-                if self._held_keys.get(name) is block:
-                    del self._held_keys[name]
-            left = self._replay(block.calls)
-            if left:
-                block.calls = left
-                self._held.appendleft(block)
-                self._held_keys |= dict.fromkeys(block.keys, block)
-            if left or not self._all_closable():
+        while self._held_blocks:
+            block = self._held_blocks.popleft()
+            for held_key in block.keys:
+                if self._held_by_key.get(held_key) is block:
+                    del self._held_by_key[held_key]
+            remaining = self._replay(block.calls)
+            if remaining:
+                block.calls = remaining
+                self._held_blocks.appendleft(block)
+                self._held_by_key |= dict.fromkeys(block.keys, block)
+            if remaining or not self._can_close_all():
                 break
 
     def _replay(self, calls: list[Callable[[], None]]) -> list[Callable[[], None]]:
         """Say again what was held back; what still has to wait is given back."""
-        self._replaying = True
+        self._is_replaying = True
         try:
             for number, call in enumerate(calls):
-                self._blocked = False
+                self._is_blocked = False
                 call()
-                if self._blocked:
+                if self._is_blocked:
                     return calls[number:]
             return []
         finally:
-            self._replaying = self._blocked = False
+            self._is_replaying = self._is_blocked = False
 
-    def _open_item(self, key: Key, kind: ItemKind, native_id: str | None, ends: bool = False) -> _Item:
+    def _open_item(self, key: Key, kind: ItemKind, native_id: str | None, explicit_end: bool = False) -> _Item:
         self.start()
         self._close_item()
-        self.events.append(ItemStartEvent(self._items, kind, native_id=native_id))
-        self._item = _Item(key, kind, self._items, ends)
-        self._item_parts = 0
-        self._cut = False
+        self.events.append(ItemStartEvent(self._item_index, kind, native_id=native_id))
+        self._item = _Item(key, kind, self._item_index, explicit_end)
+        self._item_part_count = 0
+        self._item_is_cut_off = False
         return self._item
 
     def _close_part(self, *, complete: bool) -> None:
-        open_ = self._open
+        open_ = self._open_part
         if open_ is None:
             return
         # A call whose arguments are whole is whole, whatever became of the turn.
-        complete = complete or (open_.kind is ToolCallPart and open_.is_json())
-        self._cut = self._cut or not complete
-        part = open_.whole(complete)
-        self._open = None
-        self.events.append(PartEndEvent(self._parts, part))
-        self._last_kind = part.part_kind
-        self._parts += 1
+        complete = complete or (open_.kind is ToolCallPart and open_.is_complete_json())
+        self._item_is_cut_off = self._item_is_cut_off or not complete
+        part = open_.result(complete)
+        self._open_part = None
+        self.events.append(PartEndEvent(self._part_index, part))
+        self._last_part_kind = part.part_kind
+        self._part_index += 1
 
     def _close_item(self) -> None:
         item = self._item
         if item is None:
             return
         self._item = None
-        self._items += 1
-        empty = not self._item_parts and item.kind != "reasoning"
-        opaque = item.opaque or item.signature is not None or item.native is not None
+        self._item_index += 1
+        is_empty = not self._item_part_count and item.kind != "reasoning"
+        has_opaque = item.has_opaque_data or item.signature is not None or item.native is not None
         self.events.append(
             ItemEndEvent(
                 item.index,
-                "incomplete" if self._cut or empty else "completed",
+                "incomplete" if self._item_is_cut_off or is_empty else "completed",
                 signature=item.signature,
                 native=item.native,
-                origin=self.origin if opaque else None,
+                origin=self.origin if has_opaque else None,
             )
         )
 
     def _close_all(self, *, complete: bool) -> None:
         """Close everything. What was held back is written now, so more than one block can turn out to be cut."""
-        while self._held:
-            if self._open is not None:
-                self._open.ends = False
+        while self._held_blocks:
+            if self._open_part is not None:
+                self._open_part.explicit_end = False
             if self._item is not None:
-                self._item.ends = False
-            self._let_go(complete=complete)
-        if self._open is None and self._item is not None and not complete and not self._item_parts:
-            self._cut = True
+                self._item.explicit_end = False
+            self._release_held(complete=complete)
+        if self._open_part is None and self._item is not None and not complete and not self._item_part_count:
+            self._item_is_cut_off = True
         self._close_part(complete=complete)
         self._close_item()
 
     def _mark_opaque(self) -> None:
         if self._item is not None:
-            self._item.opaque = True
+            self._item.has_opaque_data = True
 
-    def _late_arguments(self, key: Key, args: str | dict[str, Any]) -> None:
+    def _record_late_arguments(self, key: Key, args: str | dict[str, Any]) -> None:
         """Arguments for a call that was whole already, or was never named: kept, but not part of any call."""
         if isinstance(args, dict) or args.strip():
             late = self.provider_details.setdefault("late_arguments", [])
-            late.append({"tool_call_id": self._calls.get(key), "arguments": args})
+            late.append({"tool_call_id": self._call_ids.get(key), "arguments": args})
 
 
-def whole_part(index: int, part: ModelResponsePart, last_kind: str | None) -> list[ModelEvent]:
+def part_events(index: int, part: ModelResponsePart, last_kind: str | None) -> list[ModelEvent]:
     """The events of a part that is already whole."""
     start, rest = split_part(part)
     out: list[ModelEvent] = [PartStartEvent(index, start, last_kind)]
@@ -658,26 +666,26 @@ def whole_part(index: int, part: ModelResponsePart, last_kind: str | None) -> li
     return out
 
 
-def _is_opaque(part: ModelResponsePart) -> bool:
+def _has_opaque_content(part: ModelResponsePart) -> bool:
     """Whether the part holds something that only its maker understands."""
-    return isinstance(part, OpaquePart | SealedPart) or has_opaque(part)
+    return isinstance(part, OpaquePart | SealedPart) or has_opaque_data(part)
 
 
-def replay(response: ModelResponse) -> list[ModelEvent]:
+def response_events(response: ModelResponse) -> list[ModelEvent]:
     """The events of a response that is already whole. `fold` gives the same response back, if `fold` made it."""
     origin = response.origin or Origin("unknown", "unknown", response.model_name or "unknown")
     out: list[ModelEvent] = [ResponseStartEvent(origin, response.provider_response_id, response.model_name)]
     index, last_kind = 0, None
-    for item_index, parts in enumerate(items_of(response.parts)):
+    for item_index, parts in enumerate(group_into_items(response.parts)):
         first = parts[0]
         out.append(ItemStartEvent(item_index, ITEM_OF[type(first)], first.item_id, getattr(first, "id", None)))
         for part in parts:
             # A thought of which only the fact (or its signature on the item) is known has no part events.
-            if not isinstance(part, ThinkingPart) or part.content or has_opaque(part):
-                out += whole_part(index, part, last_kind)
+            if not isinstance(part, ThinkingPart) or part.content or has_opaque_data(part):
+                out += part_events(index, part, last_kind)
                 index, last_kind = index + 1, part.part_kind
         whole = all(getattr(part, "complete", True) for part in parts)
-        opaque = any(has_opaque(part) or isinstance(part, OpaquePart) for part in parts)
+        opaque = any(has_opaque_data(part) or isinstance(part, OpaquePart) for part in parts)
         out.append(ItemEndEvent(item_index, "completed" if whole else "incomplete", origin=origin if opaque else None))
     out.append(
         ResponseEndEvent(
@@ -692,18 +700,18 @@ def replay(response: ModelResponse) -> list[ModelEvent]:
     return out
 
 
-def items_of(parts: list[ModelResponsePart]) -> list[list[ModelResponsePart]]:
+def group_into_items(parts: list[ModelResponsePart]) -> list[list[ModelResponsePart]]:
     """Neighbours with one `item_id` and one kind of item belong together; a part without an id stands alone."""
     items: list[list[ModelResponsePart]] = []
     for part in parts:
         last = items[-1][-1] if items else None
-        together = (
+        is_same_item = (
             last is not None
             and last.item_id is not None
             and last.item_id == part.item_id
             and ITEM_OF[type(last)] == ITEM_OF[type(part)]
         )
-        if together:
+        if is_same_item:
             items[-1].append(part)
         else:
             items.append([part])

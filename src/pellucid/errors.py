@@ -62,19 +62,20 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defau
     retry_after: float | None = None
     """Seconds after which a retry may succeed, where the provider says so."""
     native: Any = None
-    said: str | None = None
+    upstream_message: str | None = msgspec.field(default=None, name="said")
+    """The upstream's own sentence, for viewers of `raw` alone."""
 
     @property
-    def told(self) -> str:
+    def full_message(self) -> str:
         """The sentence with the upstream's own words, for readers who may see them."""
-        return f"{self.message}: {self.said}" if self.said else self.message
+        return f"{self.message}: {self.upstream_message}" if self.upstream_message else self.message
 
 
 class PellucidError(Exception):
     """The root of every exception this package raises on purpose."""
 
     def __init__(self, info: ErrorInfo) -> None:
-        super().__init__(info.told)
+        super().__init__(info.full_message)
         self.info = info
 
 
@@ -88,9 +89,11 @@ class RequestError(PellucidError):
         kind: ErrorKind = "invalid_request",
         code: str | None = None,
         param: str | None = None,
-        said: str | None = None,
+        upstream_message: str | None = None,
     ) -> None:
-        super().__init__(ErrorInfo(kind=kind, message=message, code=code, param=param, said=said))
+        super().__init__(
+            ErrorInfo(kind=kind, message=message, code=code, param=param, upstream_message=upstream_message)
+        )
 
 
 class ModelError(PellucidError):
@@ -101,13 +104,13 @@ class ModelError(PellucidError):
     exception's text, and nowhere in `info`, which clients get.
     """
 
-    def __init__(self, info: ErrorInfo, request_id: str | None = None, where: str | None = None) -> None:
+    def __init__(self, info: ErrorInfo, request_id: str | None = None, address: str | None = None) -> None:
         super().__init__(info)
         self.request_id = request_id
-        self.where = where
+        self.address = address
 
     def __str__(self) -> str:
-        return f"{self.info.told} (at {self.where})" if self.where else self.info.told
+        return f"{self.info.full_message} (at {self.address})" if self.address else self.info.full_message
 
 
 class IllegalEvent(PellucidError):

@@ -26,7 +26,7 @@ from .parts import (
     ToolCallPart,
     ToolCallPartDelta,
 )
-from .text import GrowingText
+from .text import TextBuffer
 
 TEXT_FIELD: dict[type[PartDelta], str] = {
     ThinkingPartDelta: "content_delta",
@@ -37,14 +37,14 @@ TEXT_FIELD: dict[type[PartDelta], str] = {
 }
 """Where each delta has its text."""
 
-FIELDS_BESIDE_TEXT: dict[type[PartDelta], dict[str, str]] = {
+METADATA_FIELDS: dict[type[PartDelta], dict[str, str]] = {
     delta: OPAQUE_FIELDS | ({name: name for name in ("logprobs", "annotations")} if delta is TextPartDelta else {})
     for delta in TEXT_FIELD
 }
 """What else each delta adds to: the part's field, and the delta's own."""
 
 
-def is_text_alone(delta: PartDelta) -> bool:
+def is_text_only(delta: PartDelta) -> bool:
     """Whether a delta brings text at most."""
     kind = type(delta)
     return delta == kind(getattr(delta, TEXT_FIELD[kind]))
@@ -63,54 +63,54 @@ def split_part(part: ModelResponsePart) -> tuple[ModelResponsePart, PartDelta | 
     kind = DELTA_OF.get(type(part))
     if kind is None:
         return part, None
-    fields = FIELDS_BESIDE_TEXT[kind]
-    brought: dict[str, Any] = {name: getattr(part, field) for field, name in fields.items()}
+    fields = METADATA_FIELDS[kind]
+    delta_fields: dict[str, Any] = {name: getattr(part, field) for field, name in fields.items()}
     if text := text_of(part):
-        brought[TEXT_FIELD[kind]] = text
-    blank: dict[str, Any] = {**dict.fromkeys(fields), _text_field(part): "", "complete": True}
-    delta = kind(**brought)
-    return replace(part, **blank), delta if delta != kind() else None
+        delta_fields[TEXT_FIELD[kind]] = text
+    empty_fields: dict[str, Any] = {**dict.fromkeys(fields), _text_field(part): "", "complete": True}
+    delta = kind(**delta_fields)
+    return replace(part, **empty_fields), delta if delta != kind() else None
 
 
 def _text_field(part: ModelResponsePart) -> str:
     return "args" if isinstance(part, ToolCallPart | BuiltinToolCallPart) else "content"
 
 
-class GrowingPart:
+class PartAccumulator:
     """`add` deltas; `whole()` is the part they make of the one that was opened."""
 
-    __slots__ = ("beside", "object", "part", "text")
+    __slots__ = ("args_object", "metadata", "part", "text")
 
     def __init__(self, part: ModelResponsePart) -> None:
         self.part = part
-        self.text = GrowingText()
-        self.object: dict[str, Any] | None = None
+        self.text = TextBuffer()
+        self.args_object: dict[str, Any] | None = None
         """A call's arguments, where the wire has them as an object; the text is then how they are told."""
-        self.beside: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}
         """What deltas brought beside text, by the part's fields."""
 
-    def add_rest(self, delta: PartDelta) -> bool:
+    def add_metadata(self, delta: PartDelta) -> bool:
         """Take what a delta brings beside its text. False if that is nothing."""
-        if is_text_alone(delta):
+        if is_text_only(delta):
             return False
-        brought = isinstance(delta, BuiltinToolCallPartDelta) and delta.status is not None
-        for field, name in FIELDS_BESIDE_TEXT[type(delta)].items():
+        has_added = isinstance(delta, BuiltinToolCallPartDelta) and delta.status is not None
+        for field, name in METADATA_FIELDS[type(delta)].items():
             value = getattr(delta, name)
             if isinstance(value, str):
-                self.beside[field] = value
+                self.metadata[field] = value
             elif not value:
                 continue
             elif isinstance(value, list):
-                self.beside.setdefault(field, []).extend(value)
+                self.metadata.setdefault(field, []).extend(value)
             else:
-                self.beside[field] = {**self.beside.get(field, {}), **value}
-            brought = True
+                self.metadata[field] = {**self.metadata.get(field, {}), **value}
+            has_added = True
         if delta.provider_name is not None:
-            self.beside["provider_name"] = delta.provider_name
-        return brought
+            self.metadata["provider_name"] = delta.provider_name
+        return has_added
 
-    def whole(self, complete: bool = True) -> ModelResponsePart:
+    def result(self, complete: bool = True) -> ModelResponsePart:
         """The part as it stands."""
-        text = self.text.value() if self.object is None else self.object
-        changes: dict[str, Any] = {**self.beside, _text_field(self.part): text, "complete": complete}
+        text = self.text.value() if self.args_object is None else self.args_object
+        changes: dict[str, Any] = {**self.metadata, _text_field(self.part): text, "complete": complete}
         return replace(self.part, **changes)

@@ -331,7 +331,7 @@ ModelResponsePart: TypeAlias = (
 ModelRequestPart: TypeAlias = SystemPromptPart | UserPromptPart | ToolReturnPart | RetryPromptPart
 
 
-def has_opaque(part: ModelResponsePart) -> bool:
+def has_opaque_data(part: ModelResponsePart) -> bool:
     """Whether any of the part's opaque fields holds something."""
     return any(getattr(part, name, None) for name in OPAQUE_FIELDS)
 
@@ -436,7 +436,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
     def __add__(self, other: Usage) -> Usage:
         """The sum over turns. A number that one side does not know is the other's; None only if neither knows."""
         known = {
-            name: _plus(getattr(self, name), getattr(other, name))
+            name: _add_counts(getattr(self, name), getattr(other, name))
             for name in self.__struct_fields__
             if name != "details"
         }
@@ -446,7 +446,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
         return Usage(**known, details=details)
 
 
-def _plus(a: int | None, b: int | None) -> int | None:
+def _add_counts(a: int | None, b: int | None) -> int | None:
     return b if a is None else a if b is None else a + b
 
 

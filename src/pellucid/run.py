@@ -129,73 +129,76 @@ class Run:
         *,
         server_tools: Container[str] = frozenset(),
         max_tool_calls: int | None = None,
-        checks: bool = False,
+        checks_output: bool = False,
         max_turns: int = MAX_TURNS,
         pending: Sequence[ToolCallPart] = (),
     ) -> None:
         self.call = call
-        self.ended: RunEndEvent | None = None
+        self.run_end: RunEndEvent | None = None
         self._mint = mint
         self._server_tools = server_tools
-        self._checks = checks
+        self._checks_output = checks_output
         self._turns_left = max_turns
-        self._checking = False
+        self._is_checking = False
         self._tool_calls_left = max_tool_calls
         self._fold = Fold()
-        self._cut = False
+        self._item_is_cut_off = False
         """Whether an item of the turn broke off."""
         self._call_ids = {
-            made.tool_call_id for said in call.messages if isinstance(said, ModelResponse) for made in said.tool_calls
+            tool_call.tool_call_id
+            for message in call.messages
+            if isinstance(message, ModelResponse)
+            for tool_call in message.tool_calls
         }
         """The ids of calls so far, in the whole conversation."""
-        self._call_id = ""
-        self._waiting: tuple[ToolCallPart, ...] = tuple(pending)
-        self._untold: list[Event] = [FunctionToolCallEvent(call) for call in pending]
+        self._public_call_id = ""
+        self._pending_calls: tuple[ToolCallPart, ...] = tuple(pending)
+        self._unsent_events: list[Event] = [FunctionToolCallEvent(call) for call in pending]
         """What was announced before there was anybody to tell."""
-        for event in self._untold:
+        for event in self._unsent_events:
             self._fold.feed(event)
-        self._callers = False
-        self._cancelled = False
-        self.delta: Callable[[PartDeltaEvent], None] = self._fold.delta
+        self._has_caller_calls = False
+        self._is_cancelled = False
+        self.feed_delta: Callable[[PartDeltaEvent], None] = self._fold.feed_delta
         """`feed` for one delta, as nearly all reads are: it passes unchanged, and has no effects. Not after the end."""
         self.add_text: Callable[[str], None] = self._fold.add_text
         """The same for the texts of many, which went on without events."""
 
     def start(self) -> list[Effect]:
-        return [CallTools(self._waiting)] if self._waiting else [CallModel(self.call)]
+        return [CallTools(self._pending_calls)] if self._pending_calls else [CallModel(self.call)]
 
     def feed(self, events: list[ModelEvent]) -> Step:
         """What the model said since the last call. One call a read."""
         out: list[Event] = []
         effects: list[Effect] = []
-        if (self._waiting or self._checking) and events and self.ended is None:
+        if (self._pending_calls or self._is_checking) and events and self.run_end is None:
             raise IllegalEvent("result", "the model goes on while the run waits for results or a word on its answer")
-        fold, fold_delta = self._fold.feed, self._fold.delta
+        fold, fold_delta = self._fold.feed, self._fold.feed_delta
         for event in events:
-            if self.ended is not None:
+            if self.run_end is not None:
                 break
             if type(event) is PartDeltaEvent:
                 # Nearly all there is: nothing is asked of it but that it may stand here.
                 fold_delta(event)
                 out.append(event)
                 continue
-            told = self._told(event)
-            fold(told)
-            out.append(told)
-            if type(told) is ItemEndEvent:
-                self._cut = self._cut or told.status == "incomplete"
-            elif type(told) is ResponseStartEvent:
-                self._cut = False
-            elif type(told) is ResponseEndEvent:
-                self._turn_ended(told, out, effects)
+            public_event = self._with_public_ids(event)
+            fold(public_event)
+            out.append(public_event)
+            if type(public_event) is ItemEndEvent:
+                self._item_is_cut_off = self._item_is_cut_off or public_event.status == "incomplete"
+            elif type(public_event) is ResponseStartEvent:
+                self._item_is_cut_off = False
+            elif type(public_event) is ResponseEndEvent:
+                self._handle_turn_end(public_event, out, effects)
         return out, effects
 
-    def results(
+    def add_results(
         self,
         results: list[ToolReturnPart | RetryPromptPart],
         *,
-        last: bool = False,
-        left: Collection[str] = frozenset(),
+        ends_run: bool = False,
+        left_to_caller: Collection[str] = frozenset(),
     ) -> Step:
         """What the functions returned; the model is asked again unless the caller's own calls are pending.
 
@@ -204,67 +207,72 @@ class Run:
         `IllegalEvent` otherwise.
         """
         out: list[Event] = []
-        if self.ended is not None:
+        if self.run_end is not None:
             return out, []
-        asked, answered = [call.tool_call_id for call in self._waiting], [result.tool_call_id for result in results]
-        if not asked or sorted(asked) != sorted([*answered, *left]):
-            raise IllegalEvent("result", f"results for the calls {answered}, but the run waits for {asked}")
-        out += self._answer(results)
-        if self._callers or self._cancelled or last or left:
-            self._end("cancelled" if self._cancelled else "completed", out)
+        expected, answered = (
+            [call.tool_call_id for call in self._pending_calls],
+            [result.tool_call_id for result in results],
+        )
+        if not expected or sorted(expected) != sorted([*answered, *left_to_caller]):
+            raise IllegalEvent("result", f"results for the calls {answered}, but the run waits for {expected}")
+        out += self._emit_results(results)
+        if self._has_caller_calls or self._is_cancelled or ends_run or left_to_caller:
+            self._end("cancelled" if self._is_cancelled else "completed", out)
             return out, []
-        return out, self._ask_again(out, ModelRequest(list(results)))
+        return out, self._call_model_again(out, ModelRequest(list(results)))
 
     def accept(self) -> Step:
         """The answer is the run's result."""
-        self._checked()
+        self._finish_check()
         out: list[Event] = []
-        self._end("cancelled" if self._cancelled else "completed", out)
+        self._end("cancelled" if self._is_cancelled else "completed", out)
         return out, []
 
-    def refuse(self, prompt: RetryPromptPart) -> Step:
+    def reject(self, prompt: RetryPromptPart) -> Step:
         """The answer will not do; the model is told why and asked again."""
-        self._checked()
-        out: list[Event] = [*self._answer([prompt])]
-        if self._cancelled:
+        self._finish_check()
+        out: list[Event] = [*self._emit_results([prompt])]
+        if self._is_cancelled:
             self._end("cancelled", out)
             return out, []
-        return out, self._ask_again(out, ModelRequest([prompt]))
+        return out, self._call_model_again(out, ModelRequest([prompt]))
 
-    def _checked(self) -> None:
-        if not self._checking:
+    def _finish_check(self) -> None:
+        if not self._is_checking:
             raise IllegalEvent("result", "there is no answer that waits for a word")
-        self._checking = False
+        self._is_checking = False
 
-    def _ask_again(self, out: list[Event], *new: ModelRequest) -> list[Effect]:
+    def _call_model_again(self, out: list[Event], *new_messages: ModelRequest) -> list[Effect]:
         self._turns_left -= 1
         if self._turns_left <= 0:
             self._end("failed", out, error=ErrorInfo("model_error", "the run took too many turns", code="max_turns"))
             return []
         choice = self.call.tool_choice
-        if new and choice.mode == "required" and not self._checks:
+        if new_messages and choice.mode == "required" and not self._checks_output:
             choice = ToolChoice()
-        messages = [*self.call.messages, *self._fold.messages, *new]
+        messages = [*self.call.messages, *self._fold.messages, *new_messages]
         return [CallModel(replace(self.call, messages=messages, tool_choice=choice))]
 
     def cancel(self) -> None:
         """Whatever ends the turn under way from now on ends the run as cancelled."""
-        self._cancelled = True
+        self._is_cancelled = True
 
     def end(self, error: ErrorInfo | None = None) -> list[Event]:
         """End the run now: as failed because of `error`, unless it was cancelled before. Nothing if it has ended.
 
         A turn that is under way is closed as far as it came; a decoder's own `end` knows more, so it comes first.
         """
-        if self.ended is not None:
+        if self.run_end is not None:
             return []
-        error = None if self._cancelled else error or ErrorInfo("server_error", "the run was ended in the middle")
-        why = "The run ended before this function returned."
-        unanswered = [ToolReturnPart(call.tool_name, why, call.tool_call_id, "failed") for call in self._waiting]
-        out = self._answer(unanswered)  # so that the history can be sent again
-        out += self.feed(self._fold.closing(error))[0]
-        if self.ended is None:
-            self._end("cancelled" if self._cancelled else "failed", out, error=error)
+        error = None if self._is_cancelled else error or ErrorInfo("server_error", "the run was ended in the middle")
+        message = "The run ended before this function returned."
+        unanswered = [
+            ToolReturnPart(call.tool_name, message, call.tool_call_id, "failed") for call in self._pending_calls
+        ]
+        out = self._emit_results(unanswered)  # so that the history can be sent again
+        out += self.feed(self._fold.closing_events(error))[0]
+        if self.run_end is None:
+            self._end("cancelled" if self._is_cancelled else "failed", out, error=error)
         return out
 
     @property
@@ -276,9 +284,9 @@ class Run:
     def usage(self) -> Usage:
         return self._fold.usage
 
-    def _answer(self, results: Sequence[ToolReturnPart | RetryPromptPart]) -> list[Event]:
-        self._waiting = ()
-        out, self._untold = self._untold, []
+    def _emit_results(self, results: Sequence[ToolReturnPart | RetryPromptPart]) -> list[Event]:
+        self._pending_calls = ()
+        out, self._unsent_events = self._unsent_events, []
         for result in results:
             event = FunctionToolResultEvent(result, self._mint("fco"))
             self._fold.feed(event)
@@ -287,10 +295,10 @@ class Run:
 
     # --- between turns -----------------------------------------------------------------------------------------
 
-    def _turn_ended(self, end: ResponseEndEvent, out: list[Event], effects: list[Effect]) -> None:
+    def _handle_turn_end(self, end: ResponseEndEvent, out: list[Event], effects: list[Effect]) -> None:
         response = self._fold.response
         assert response is not None
-        if self._cancelled:
+        if self._is_cancelled:
             self._end("cancelled", out)
         elif end.finish_reason == "error":
             error = self._fold.error or ErrorInfo(
@@ -301,34 +309,34 @@ class Run:
             self._end("incomplete", out, reason="max_output_tokens")
         elif end.finish_reason == "content_filter":
             self._end("incomplete", out, reason="content_filter")
-        elif self._cut:
+        elif self._item_is_cut_off:
             self._end("failed", out, error=ErrorInfo("model_error", "the model broke off in the middle of an item"))
         elif end.finish_reason == "pause":
-            effects += self._ask_again(out)
+            effects += self._call_model_again(out)
         else:
             self._call_tools(response, out, effects)
 
     def _call_tools(self, response: ModelResponse, out: list[Event], effects: list[Effect]) -> None:
-        ours = [call for call in response.tool_calls if call.tool_name in self._server_tools]
-        self._callers = len(ours) < len(response.tool_calls)
-        if not ours:
-            if self._checks and not response.tool_calls:
-                self._checking = True
+        server_calls = [call for call in response.tool_calls if call.tool_name in self._server_tools]
+        self._has_caller_calls = len(server_calls) < len(response.tool_calls)
+        if not server_calls:
+            if self._checks_output and not response.tool_calls:
+                self._is_checking = True
                 effects.append(CheckOutput(response))
             else:
                 self._end("completed", out)
             return
         if self._tool_calls_left is not None:
-            if len(ours) > self._tool_calls_left:
+            if len(server_calls) > self._tool_calls_left:
                 self._end("incomplete", out, reason="max_tool_calls")
                 return
-            self._tool_calls_left -= len(ours)
-        for call in ours:
+            self._tool_calls_left -= len(server_calls)
+        for call in server_calls:
             event = FunctionToolCallEvent(call)
             self._fold.feed(event)
             out.append(event)
-        self._waiting = tuple(ours)
-        effects.append(CallTools(self._waiting))
+        self._pending_calls = tuple(server_calls)
+        effects.append(CallTools(self._pending_calls))
 
     def _end(
         self,
@@ -338,19 +346,23 @@ class Run:
         error: ErrorInfo | None = None,
         reason: IncompleteReason | None = None,
     ) -> None:
-        self.ended = RunEndEvent(status, self._fold.usage, error, reason)
-        self._fold.feed(self.ended)
-        out.append(self.ended)
+        self.run_end = RunEndEvent(status, self._fold.usage, error, reason)
+        self._fold.feed(self.run_end)
+        out.append(self.run_end)
 
-    def _told(self, event: ModelEvent) -> ModelEvent:
+    def _with_public_ids(self, event: ModelEvent) -> ModelEvent:
         """The event with its public ids."""
         if type(event) is ItemStartEvent:
             return event if event.id is not None else replace(event, id=self._mint(PREFIX_OF[event.kind]))
         if not isinstance(event, (PartStartEvent, PartEndEvent)) or type(event.part) is not ToolCallPart:
             return event
-        given = event.part.tool_call_id
+        call_id = event.part.tool_call_id
         if isinstance(event, PartStartEvent):
             # Two calls under one id could not be answered apart.
-            self._call_id = given if given and given not in self._call_ids else self._mint("call")
-            self._call_ids.add(self._call_id)
-        return event if given == self._call_id else replace(event, part=replace(event.part, tool_call_id=self._call_id))
+            self._public_call_id = call_id if call_id and call_id not in self._call_ids else self._mint("call")
+            self._call_ids.add(self._public_call_id)
+        return (
+            event
+            if call_id == self._public_call_id
+            else replace(event, part=replace(event.part, tool_call_id=self._public_call_id))
+        )

@@ -34,16 +34,16 @@ def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
     return min(choices, key=lambda name: abs(EFFORTS.index(name) - at), default=None)
 
 
-class Mark(NamedTuple):
+class SettingFlags(NamedTuple):
     """What is special about a setting, but for its name and type."""
 
     is_echoed: bool = False
     """Whether a response that echoes its request shows it as it was said there."""
-    is_asked_for: bool = True
+    is_client_settable: bool = True
     """Whether clients of the gateway can set it for the model."""
 
 
-_ECHOED, _INTERNAL = Mark(is_echoed=True), Mark(is_asked_for=False)
+_ECHOED, _INTERNAL = SettingFlags(is_echoed=True), SettingFlags(is_client_settable=False)
 
 
 class ModelSettings(TypedDict, total=False):
@@ -72,7 +72,7 @@ class ModelSettings(TypedDict, total=False):
     thinking_summary: Literal["auto", "concise", "detailed"]
     logprobs: bool
     top_logprobs: Annotated[int, _ECHOED]
-    metadata: Annotated[dict[str, str], Mark(is_echoed=True, is_asked_for=False)]
+    metadata: Annotated[dict[str, str], SettingFlags(is_echoed=True, is_client_settable=False)]
     timeout: Annotated[float, _INTERNAL]
     """Seconds for the whole turn."""
     extra_headers: Annotated[dict[str, str], _INTERNAL]
@@ -80,23 +80,23 @@ class ModelSettings(TypedDict, total=False):
 
 
 class Setting(NamedTuple):
-    """A row of `SETTINGS`; of the last two, see `Mark`."""
+    """A row of `SETTING_ATTRIBUTES`; of the last two, see `Mark`."""
 
     name: str
     type: Any
     is_echoed: bool
-    is_asked_for: bool
+    is_client_settable: bool
 
 
-def _rows() -> list[Setting]:
-    marked = get_type_hints(ModelSettings, include_extras=True)
+def _setting_rows() -> list[Setting]:
+    hints = get_type_hints(ModelSettings, include_extras=True)
     return [
-        Setting(name, type_, *next(iter(getattr(marked[name], "__metadata__", ())), Mark()))
+        Setting(name, type_, *next(iter(getattr(hints[name], "__metadata__", ())), SettingFlags()))
         for name, type_ in get_type_hints(ModelSettings).items()
     ]
 
 
-SETTINGS = {row.name: row for row in _rows()}
+SETTINGS = {row.name: row for row in _setting_rows()}
 """`ModelSettings` as a table: all settings by name, in the order in which requests are read and warnings are given.
 
 Who reads it: the parsers of requests (a field of a setting's name is that setting), the echo, the warnings. Which
@@ -114,7 +114,7 @@ def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
     return merged
 
 
-def checked_settings(settings: ModelSettings) -> ModelSettings:
+def validate_settings(settings: ModelSettings) -> ModelSettings:
     """The settings, if the common ones among them have values that can be. Raises `RequestError` for the first that
     has not; a provider's own are the provider's to judge."""
     for name, value in settings.items():

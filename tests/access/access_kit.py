@@ -17,13 +17,13 @@ from pellucid.relay.memory import MemoryRelay
 from pellucid.server.access.config import AccessConfig, check_access
 from pellucid.server.access.errors import AccessError
 from pellucid.server.access.guard import Guard
-from pellucid.server.access.keys import Hasher, new_key
+from pellucid.server.access.keys import KeyHasher, new_key
 from pellucid.server.access.policy import Policy, Principal, write_policy
 from pellucid.storage import Store, StoredKey
 
 PEPPER = "5a" * 32
 ENVIRON = {"PELLUCID_KEY_PEPPER": PEPPER}
-HASHER = Hasher(bytes.fromhex(PEPPER))
+HASHER = KeyHasher(bytes.fromhex(PEPPER))
 AUDIENCE = "pellucid"
 
 

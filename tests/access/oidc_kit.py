@@ -37,7 +37,7 @@ class Provider(Issuer):
         self.redeem: tuple[int, Any] | None = None
         """What its token endpoint answers instead."""
         self.codes: dict[str, dict[str, str]] = {}
-        self.asked: list[dict[str, str]] = []
+        self.authorization_requests: list[dict[str, str]] = []
         self.redeemed: list[tuple[dict[str, str], dict[str, str]]] = []
 
     def authorize(self, url: str) -> str:
@@ -48,7 +48,7 @@ class Provider(Issuer):
         assert query["client_id"] == CLIENT
         assert "openid" in query["scope"].split()
         assert query["code_challenge_method"] == "S256"
-        self.asked.append(query)
+        self.authorization_requests.append(query)
         code = secrets.token_urlsafe(12)
         self.codes[code] = query
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
@@ -70,12 +70,16 @@ class Provider(Issuer):
             return web.json_response(self.redeem[1], status=self.redeem[0])
         if not self._known(form, request.headers.get("Authorization")):
             return web.json_response({"error": "invalid_client"}, status=401)
-        asked = self.codes.pop(form.get("code", ""), None)
+        authorization = self.codes.pop(form.get("code", ""), None)
         verified = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(verified).rstrip(b"=").decode()
-        if asked is None or form["redirect_uri"] != asked["redirect_uri"] or challenge != asked["code_challenge"]:
+        if (
+            authorization is None
+            or form["redirect_uri"] != authorization["redirect_uri"]
+            or challenge != authorization["code_challenge"]
+        ):
             return web.json_response({"error": "invalid_grant"}, status=400)
-        claims = {"aud": CLIENT, "nonce": asked["nonce"], "name": "Ada L.", **self.claims_of(asked)}
+        claims = {"aud": CLIENT, "nonce": authorization["nonce"], "name": "Ada L.", **self.claims_of(authorization)}
         token = self.make_token(self.claims(**claims)) if self.make_token is not None else self.token(**claims)
         return web.json_response({"access_token": "unused", "token_type": "Bearer", "id_token": token})
 
@@ -121,7 +125,7 @@ class Browser:
         self.host = host or f"127.0.0.1:{gateway.port}"
         self.cookies: dict[str, tuple[str, str]] = {}
         """By name: path and value."""
-        self.told: list[str] = []
+        self.set_cookie_lines: list[str] = []
         """What it was told to keep, word by word."""
 
     def fetch(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
@@ -133,9 +137,9 @@ class Browser:
             "Content-Type": "" if body is None else "application/json",
             **{name.replace("_", "-"): value for name, value in headers.items()},
         }
-        kept = [f"{name}={value}" for name, (at, value) in self.cookies.items() if path.startswith(at)]
-        if kept and "Cookie" not in sent:
-            sent["Cookie"] = "; ".join(kept)
+        cookies = [f"{name}={value}" for name, (at, value) in self.cookies.items() if path.startswith(at)]
+        if cookies and "Cookie" not in sent:
+            sent["Cookie"] = "; ".join(cookies)
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection = http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=60)
         try:
@@ -171,7 +175,7 @@ class Browser:
         return self.fetch("GET", "/api/session").json
 
     def _keep(self, line: str) -> None:
-        self.told.append(line)
+        self.set_cookie_lines.append(line)
         pair, *more = (piece.strip() for piece in line.split(";"))
         name, _, value = pair.partition("=")
         about = dict(piece.partition("=")[::2] for piece in more)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pellucid.errors import PellucidError
 from pellucid.server.access import book
 from pellucid.server.access.errors import AccessError
-from pellucid.server.access.keys import Hasher, id_of, new_key
+from pellucid.server.access.keys import KeyHasher, key_id_of, new_key
 from pellucid.server.access.policy import Policy
 from pellucid.storage import Store, StoreError, open_store
 from tests.access.access_kit import ENVIRON, HASHER, Clock, guard, make_key, refusal, scope
@@ -57,7 +57,7 @@ def test_a_key_of_any_bytes_has_one_form(one: bytes, two: bytes) -> None:
     key = new_key(lambda size: one if size == 16 else two)
     assert len(key.text) == 62
     assert set(key.text[3:]) <= set(string.ascii_letters + string.digits)
-    assert id_of(key.text) == key.id
+    assert key_id_of(key.text) == key.id
     assert key.id.removeprefix("key_") in key.text
 
 
@@ -67,7 +67,7 @@ def test_any_one_wrong_character_is_told_without_a_look_up(data: st.DataObject) 
     at = data.draw(st.integers(0, len(text) - 1))
     other = data.draw(st.sampled_from(sorted(set(string.printable) - {text[at]})))
     with pytest.raises(AccessError):
-        id_of(text[:at] + other + text[at + 1 :])
+        key_id_of(text[:at] + other + text[at + 1 :])
 
 
 def test_swapped_neighbours_and_cut_keys_are_told() -> None:
@@ -76,7 +76,7 @@ def test_swapped_neighbours_and_cut_keys_are_told() -> None:
     wrong += [text[:n] + text[n + 1] + text[n] + text[n + 2 :] for n in range(len(text) - 1) if text[n] != text[n + 1]]
     for mistyped in wrong:
         with pytest.raises(AccessError):
-            id_of(mistyped)
+            key_id_of(mistyped)
 
 
 def test_two_keys_are_never_the_same() -> None:
@@ -84,10 +84,10 @@ def test_two_keys_are_never_the_same() -> None:
 
 
 def test_the_hash_depends_on_the_pepper_and_tells_which_it_was() -> None:
-    text, other = new_key().text, Hasher(b"another pepper, of thirty-two byt")
+    text, other = new_key().text, KeyHasher(b"another pepper, of thirty-two byt")
     assert HASHER.digest(text) != other.digest(text)
-    assert HASHER.made(HASHER.digest(text))
-    assert not other.made(HASHER.digest(text))
+    assert HASHER.is_own_hash(HASHER.digest(text))
+    assert not other.is_own_hash(HASHER.digest(text))
 
 
 async def test_a_key_lets_its_owner_in_wherever_a_client_puts_it(store: Store) -> None:
@@ -147,7 +147,7 @@ async def test_a_key_under_another_pepper_or_of_a_forged_row_is_unknown(store: S
     assert (await refusal(door, scope(text))).info.code == "invalid_api_key"
     # Who can write to the database, but has not the pepper.
     forged = new_key().text
-    await make_key(store, hash=HASHER.mark + sha256(forged.encode()).digest())
+    await make_key(store, hash=HASHER.pepper_id + sha256(forged.encode()).digest())
     assert (await refusal(guard(ON, store), scope(forged))).info.code == "invalid_api_key"
     # Nor does another row's id on a known hash make a key of another id.
     real = new_key().text
@@ -218,7 +218,7 @@ async def test_unknown_keys_do_not_push_out_the_known_ones(store: Store, monkeyp
     assert counted.asked == 21
     await door.admit(scope(text))
     assert counted.asked == 21
-    kept: Any = door._book
+    kept: Any = door._key_cache
     assert len(kept._unknown) == 5
 
 

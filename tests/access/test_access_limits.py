@@ -16,7 +16,7 @@ from pellucid.relay import Relay, RelayError, open_relay
 from pellucid.relay.memory import MemoryRelay
 from pellucid.server.access.errors import AccessError, headers_of
 from pellucid.server.access.guard import Guard
-from pellucid.server.access.limits import COUNTERS, Rates, counted, tokens_of
+from pellucid.server.access.limits import COUNTERS, RateLimiter, charged_tokens, has_limits
 from pellucid.server.access.policy import Policy, Principal
 from tests.access.access_kit import Clock, guard, principal
 from tests.service_redis import RedisService, redis_service
@@ -100,19 +100,19 @@ async def test_nothing_is_taken_unless_every_counter_allows_it(guards: tuple[Gua
 
 async def test_streams_are_counted_over_replicas_and_come_free(guards: tuple[Guard, Guard]) -> None:
     who = principal(streams=2)
-    async with guards[0].stream(who), guards[1].stream(who):
+    async with guards[0].stream_slot(who), guards[1].stream_slot(who):
         with pytest.raises(AccessError) as caught:
-            async with guards[0].stream(who):
+            async with guards[0].stream_slot(who):
                 pytest.fail("a third stream")
         assert caught.value.info.code == "too_many_streams"
-    async with guards[0].stream(who), guards[0].stream(who):
+    async with guards[0].stream_slot(who), guards[0].stream_slot(who):
         pass
 
     entered = 0
 
     async def cancelled() -> None:
         nonlocal entered
-        async with guards[0].stream(who):
+        async with guards[0].stream_slot(who):
             entered += 1
             await asyncio.Event().wait()
 
@@ -121,7 +121,7 @@ async def test_streams_are_counted_over_replicas_and_come_free(guards: tuple[Gua
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    async with guards[1].stream(who), guards[1].stream(who):
+    async with guards[1].stream_slot(who), guards[1].stream_slot(who):
         pass
 
 
@@ -130,8 +130,8 @@ class Holding(MemoryRelay):
 
     count = 0
 
-    async def hold(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
-        held = await super().hold(bucket, limit, holder, seconds)
+    async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
+        held = await super().acquire_slot(bucket, limit, holder, seconds)
         self.count += 1
         return held
 
@@ -139,22 +139,22 @@ class Holding(MemoryRelay):
 async def test_a_place_is_kept_while_the_stream_is_open_and_freed_when_its_replica_dies() -> None:
     clock = Clock()
     relay = Holding(clock)
-    living, dead = Rates(relay, hold_seconds=0.03), Rates(relay, hold_seconds=0.03)
+    living, dead = RateLimiter(relay, lease_seconds=0.03), RateLimiter(relay, lease_seconds=0.03)
     who = principal(streams=1)
-    async with living.stream(who):
+    async with living.stream_slot(who):
         for _ in range(4):
             before = relay.count
             clock.now += 0.02
             await eventually(lambda: relay.count > before)  # noqa: B023 (it is called in this round)
         with pytest.raises(AccessError):
-            await living.stream(who).__aenter__()
-    left_open = dead.stream(who)
+            await living.stream_slot(who).__aenter__()
+    left_open = dead.stream_slot(who)
     await left_open.__aenter__()
     await dead.aclose()  # without a word to anybody
     with pytest.raises(AccessError):
-        await living.stream(who).__aenter__()
+        await living.stream_slot(who).__aenter__()
     clock.now += 0.04
-    async with living.stream(who):
+    async with living.stream_slot(who):
         pass
     await living.aclose()
     await relay.aclose()
@@ -165,7 +165,7 @@ async def test_who_has_no_limits_never_asks_the_relay() -> None:
     who = principal()
     assert await door.spend(who) == []
     await door.charge(who, Usage(output_tokens=10))
-    async with door.stream(who):
+    async with door.stream_slot(who):
         pass
 
 
@@ -181,10 +181,10 @@ class Stoppable(MemoryRelay):
     def stop(self) -> None:
         self.is_away = True
 
-    def _now(self) -> float:
+    def _expire_due(self) -> float:
         if self.is_away:
             raise RelayError("it is away")
-        return super()._now()
+        return super()._expire_due()
 
 
 @pytest.fixture(params=["memory", REDIS])
@@ -207,7 +207,7 @@ async def test_while_nobody_can_count(stoppable: tuple[Relay, Stoppable | RedisS
     door = guard({"limits_when_down": when_down}, relay=relay)
     who = Principal("acme", f"key_{when_down}", "", Policy(requests_per_minute=5, tokens_per_minute=9, streams=1))
     await door.spend(who)
-    async with door.stream(who):
+    async with door.stream_slot(who):
         service.stop()
         if when_down == "allow":
             assert await door.spend(who) == []
@@ -216,7 +216,7 @@ async def test_while_nobody_can_count(stoppable: tuple[Relay, Stoppable | RedisS
             assert (error.info.kind, error.info.code) == ("unavailable", "limits_unavailable")
             assert error.info.retry_after
             with pytest.raises(AccessError, match="cannot be counted now"):
-                await door.stream(who).__aenter__()
+                await door.stream_slot(who).__aenter__()
         # What is over is over, and what is open stays open.
         await door.charge(who, Usage(output_tokens=5))
         assert await door.spend(principal()) == []
@@ -238,7 +238,7 @@ async def test_while_nobody_can_count(stoppable: tuple[Relay, Stoppable | RedisS
 def test_what_was_reported_is_charged_as_it_is_and_what_was_not_is_never_free(
     usage: Usage, thought: int, said: int
 ) -> None:
-    charged = tokens_of(usage, thought + said, thought)
+    charged = charged_tokens(usage, thought + said, thought)
     if usage.output_tokens is not None:
         assert charged["tokens"] == (usage.input_tokens or 0) + usage.output_tokens
     if usage.output_reasoning_tokens is not None:
@@ -252,5 +252,5 @@ def test_what_was_reported_is_charged_as_it_is_and_what_was_not_is_never_free(
 
 @pytest.mark.parametrize("field", [*COUNTERS.values(), "streams"])
 def test_whoever_has_a_limit_is_counted_and_nobody_else(field: str) -> None:
-    assert counted(msgspec.convert({field: 1}, Policy))
-    assert not counted(Policy(max_output_tokens=1, max_body_bytes=1, models=[]))
+    assert has_limits(msgspec.convert({field: 1}, Policy))
+    assert not has_limits(Policy(max_output_tokens=1, max_body_bytes=1, models=[]))

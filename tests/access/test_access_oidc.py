@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from joserfc.jwk import RSAKey
 
 from pellucid.server.access.config import AccessConfig, check_access
-from pellucid.server.access.oidc import path_of
+from pellucid.server.access.oidc import safe_return_path
 from pellucid.server.config import Config, check_config
 from tests.access.oidc_kit import CLIENT, SECRET, Browser, Provider, providing
 from tests.scripted.gateway import Served, serve
@@ -63,7 +63,7 @@ def gateway(running: Provider) -> Iterator[Served]:
 @pytest.fixture
 def browser(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> Browser:
     # Every test is a minute's worth of attempts from the same address.
-    monkeypatch.setattr("pellucid.server.access.attempts._LIMITS", {"attempts": 1e6})
+    monkeypatch.setattr("pellucid.server.access.attempts._INCOMPLETE_MESSAGES", {"attempts": 1e6})
     return Browser(gateway)
 
 
@@ -76,7 +76,7 @@ def test_a_person_comes_back_signed_in_where_they_wanted_to_go(browser: Browser,
     assert browser.fetch("GET", "/api/models").status == 200
     # What was needed for it is gone, and the session is all there is.
     assert set(browser.cookies) == {"pellucid_session"}
-    begun, gone, session = browser.told
+    begun, gone, session = browser.set_cookie_lines
     assert begun.endswith("; Path=/api/session/oidc; Max-Age=600; HttpOnly; SameSite=Lax")
     assert gone == "pellucid_sign_in=; Path=/api/session/oidc; Max-Age=0; HttpOnly; SameSite=Lax"
     assert session.endswith("; Path=/api; Max-Age=604800; HttpOnly; SameSite=Strict")
@@ -101,15 +101,17 @@ def test_two_persons_are_two_owners_and_neither_is_an_owner_of_keys(
 
 
 def test_every_attempt_has_a_state_a_nonce_and_a_verifier_of_its_own(gateway: Served, provider: Provider) -> None:
-    provider.asked.clear()
+    provider.authorization_requests.clear()
     for _ in range(5):
         reply = Browser(gateway).go("/api/session/oidc")
         provider.authorize(reply.headers["location"])
     for name in ("state", "nonce", "code_challenge"):
-        values = {asked[name] for asked in provider.asked}
+        values = {asked[name] for asked in provider.authorization_requests}
         assert len(values) == 5
         assert all(len(value) >= 32 for value in values)
-    assert {asked["redirect_uri"] for asked in provider.asked} == {f"{gateway.url}/api/session/oidc/callback"}
+    assert {asked["redirect_uri"] for asked in provider.authorization_requests} == {
+        f"{gateway.url}/api/session/oidc/callback"
+    }
 
 
 # --- what comes back wrong -------------------------------------------------------------------------------------------
@@ -194,7 +196,7 @@ def test_a_nonce_that_only_contains_the_right_one(browser: Browser, provider: Pr
 def test_the_token_of_another_attempt(browser: Browser, provider: Provider) -> None:
     """A replay: everything fits but the nonce."""
     begun(browser, provider)
-    earlier = provider.asked[-1]["nonce"]
+    earlier = provider.authorization_requests[-1]["nonce"]
     provider.claims_of = lambda asked: {"nonce": earlier}
     refused(browser, back(browser, **begun(browser, provider)), "belongs to another sign-in")
 
@@ -205,7 +207,7 @@ def test_the_verifier_leaves_for_the_token_endpoint_alone(browser: Browser, prov
     location = browser.go("/api/session/oidc").headers["location"]
     kept = browser.cookies["pellucid_sign_in"][1]
     browser.come_back(provider.authorize(location))
-    asked, (form, _) = provider.asked[-1], provider.redeemed[-1]
+    asked, (form, _) = provider.authorization_requests[-1], provider.redeemed[-1]
     verifier = form["code_verifier"]
     assert re.fullmatch(r"[A-Za-z0-9._~-]{43,128}", verifier)
     digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
@@ -358,7 +360,7 @@ def test_it_leads_nowhere_else(browser: Browser, provider: Provider, next_: str)
 
 @given(st.one_of(st.text(), st.text("/\\.:@%?#evil \t\n").map(lambda text: f"/{text}")))
 def test_a_path_is_one_of_ours_or_it_is_none(text: str) -> None:
-    path = path_of(text)
+    path = safe_return_path(text)
     assert path in (text, "/")
     assert path[0] == "/"
     assert path[1:2] not in ("/", "\\")
@@ -392,8 +394,10 @@ def test_behind_a_proxy_that_speaks_https(provider: Provider, monkeypatch: pytes
         browser = Browser(gateway, "chat.example.com")
         landed = browser.sign_in_with(provider)
         assert (landed.status, landed.headers["location"]) == (303, "/")
-        assert provider.asked[-1]["redirect_uri"] == "https://chat.example.com/api/session/oidc/callback"
-        assert all(line.endswith("; Secure") for line in browser.told)
+        assert (
+            provider.authorization_requests[-1]["redirect_uri"] == "https://chat.example.com/api/session/oidc/callback"
+        )
+        assert all(line.endswith("; Secure") for line in browser.set_cookie_lines)
         assert browser.state["signed_in"] is True
 
 

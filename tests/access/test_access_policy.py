@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
 from pellucid.server.access.errors import AccessError
-from pellucid.server.access.policy import Policy, read_policy, visible, write_policy
+from pellucid.server.access.policy import Policy, read_policy, visible_models, write_policy
 from tests.access.access_kit import principal
 
 MOST = st.none() | st.integers(1, 2**53)
@@ -37,9 +37,9 @@ def test_nothing_said_is_everything_allowed() -> None:
     policy.check_model("any")
     policy.check_tool("any")
     assert policy.may_store(None)
-    assert policy.output_tokens(None) is None
-    assert policy.output_tokens(10**9) == 10**9
-    assert policy.body_bytes(100) == 100
+    assert policy.output_token_limit(None) is None
+    assert policy.output_token_limit(10**9) == 10**9
+    assert policy.body_limit(100) == 100
 
 
 def test_models_and_tools_are_globs_in_their_letters() -> None:
@@ -52,7 +52,7 @@ def test_models_and_tools_are_globs_in_their_letters() -> None:
         assert (caught.value.info.kind, caught.value.info.param) == ("forbidden", "model")
     with pytest.raises(AccessError, match="search"):
         policy.check_tool("shell")
-    assert visible(principal(models=["qwen*"]), ["a", "qwen3", "b"]) == ["qwen3"]
+    assert visible_models(principal(models=["qwen*"]), ["a", "qwen3", "b"]) == ["qwen3"]
     with pytest.raises(AccessError, match="no model at all"):
         Policy(models=[]).check_model("a")
 
@@ -64,9 +64,9 @@ def test_an_answer_is_never_longer_than_allowed_and_never_shorter_than_asked(
     policy = Policy(max_output_tokens=most)
     if most is not None and asked is not None and asked > most:
         with pytest.raises(AccessError):
-            policy.output_tokens(asked)
+            policy.output_token_limit(asked)
     else:
-        assert policy.output_tokens(asked) == (most if asked is None else asked)
+        assert policy.output_token_limit(asked) == (most if asked is None else asked)
 
 
 def test_who_may_not_have_things_kept_is_told_when_they_ask_for_it() -> None:
@@ -79,8 +79,8 @@ def test_who_may_not_have_things_kept_is_told_when_they_ask_for_it() -> None:
 
 
 def test_a_reader_sees_at_most_what_the_policy_says() -> None:
-    reader = Policy(view="summary", counts=False).reader
+    reader = Policy(view="summary", counts=False).viewer
     assert (reader.view, reader.counts) == ("summary", False)
-    assert reader.asking("hidden").view == "hidden"
+    assert reader.for_request("hidden").view == "hidden"
     with pytest.raises(RequestError):
-        reader.asking("raw")
+        reader.for_request("raw")

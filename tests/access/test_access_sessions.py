@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.sealing import Keys, encrypt
-from pellucid.server.access.attempts import MOST
+from pellucid.server.access.attempts import MAX_ATTEMPTS_PER_MINUTE
 from pellucid.server.access.config import AccessConfig
 from pellucid.server.access.errors import AccessError
 from pellucid.server.access.keys import new_key
-from pellucid.server.access.session import ByKey, Sessions
+from pellucid.server.access.session import BrowserSessions, KeySession
 from pellucid.server.config import check_config
 from pellucid.storage import Store, open_store
 from tests.access.access_kit import PEPPER, Clock, make_key
@@ -76,7 +76,7 @@ class House:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.server.access.attempts._LIMITS", {"attempts": 1e6})
+        patch.setattr("pellucid.server.access.attempts._INCOMPLETE_MESSAGES", {"attempts": 1e6})
         yield House(tmp_path_factory.mktemp("house"), upstream, patch)
 
 
@@ -124,7 +124,7 @@ def test_a_key_signs_a_person_in_and_out(keyed: Served, house: House, upstream: 
 def test_the_cookie_is_for_the_api_alone_and_holds_no_key(keyed: Served, house: House) -> None:
     text, id_ = house.key()
     browser = signed_in(keyed, text)
-    [line] = browser.told
+    [line] = browser.set_cookie_lines
     assert line.endswith("; Path=/api; Max-Age=604800; HttpOnly; SameSite=Strict")
     value = browser.cookies["pellucid_session"][1]
     assert value.count(".") == 4
@@ -141,7 +141,7 @@ def test_over_https_it_goes_nowhere_else(keyed: Served, house: House) -> None:
     """Also where something before the gateway ended the encryption: the browser says where it thinks it is."""
     browser = Browser(keyed, "chat.example.com")
     browser.fetch("POST", "/api/session", {"key": house.key()[0]}, Origin="https://chat.example.com")
-    [line] = browser.told
+    [line] = browser.set_cookie_lines
     assert line.endswith("; HttpOnly; SameSite=Strict; Secure")
 
 
@@ -150,7 +150,7 @@ def test_what_signs_in_is_whose_it_was(keyed: Served, house: House) -> None:
     guard = keyed.server.config.app.services.guard  # type: ignore[union-attr]
     for browser, owner, key_id in ((acme, "acme", None), (home, "home", "env")):
         held = browser.cookies["pellucid_session"][1]
-        principal = asyncio.run(guard._signed_in(guard.sessions.read(held)))
+        principal = asyncio.run(guard._principal_of_session(guard.sessions.read(held)))
         assert principal.owner == owner
         assert key_id is None or principal.key_id == key_id
     assert home.state["name"] == "THE_KEY"
@@ -207,7 +207,7 @@ def test_nothing_is_told_of_a_key_that_is_none(keyed: Served, house: House) -> N
         browser = Browser(keyed)
         reply = browser.fetch("POST", "/api/session", {"key": wrong})
         assert reply.status == 401
-        assert not browser.told
+        assert not browser.set_cookie_lines
         told.add(reply.body)
     assert len(told) == 1
 
@@ -222,13 +222,18 @@ def test_a_body_that_is_not_one(keyed: Served, body: Any) -> None:
 def test_attempts_are_counted_and_those_that_succeed_are_not(
     house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.server.access.attempts._LIMITS", {"attempts": float(MOST)})
+    monkeypatch.setattr(
+        "pellucid.server.access.attempts._INCOMPLETE_MESSAGES", {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
+    )
     text, _ = house.key()
     with serve(house.config(keys=True)) as served:
-        for _ in range(MOST + 5):
+        for _ in range(MAX_ATTEMPTS_PER_MINUTE + 5):
             signed_in(served, text)
-        statuses = [Browser(served).fetch("POST", "/api/session", {"key": "x"}).status for _ in range(MOST + 1)]
-        assert statuses == [401] * MOST + [429]
+        statuses = [
+            Browser(served).fetch("POST", "/api/session", {"key": "x"}).status
+            for _ in range(MAX_ATTEMPTS_PER_MINUTE + 1)
+        ]
+        assert statuses == [401] * MAX_ATTEMPTS_PER_MINUTE + [429]
         refused = Browser(served).fetch("POST", "/api/session", {"key": text})
         assert refused.status == 429
         assert refused.json["error"]["code"] == "too_many_attempts"
@@ -267,7 +272,7 @@ def test_nobody_elses_page_changes_anything(
     for browser in (with_session, Browser(open_door)):
         reply = browser.fetch(method, path, body, **FOREIGN[who])
         assert (reply.status, reply.json["error"]["code"]) == (403, "foreign_origin")
-    assert len(with_session.told) == 1
+    assert len(with_session.set_cookie_lines) == 1
 
 
 def test_who_says_nothing_changes_nothing_with_a_cookie_and_may_read(keyed: Served) -> None:
@@ -348,7 +353,7 @@ def test_what_a_form_or_a_script_can_send_without_asking_does_nothing(
     body = json.dumps({"text": "Why?", "model": model}).encode()
     for browser in (Browser(open_door), signed_in(keyed, ENV_KEY)):
         before = browser.fetch("GET", "/api/conversations").json["data"]
-        for origin in ({}, {"Sec_Fetch_Site": "", "Origin": ""} if not browser.told else {}):
+        for origin in ({}, {"Sec_Fetch_Site": "", "Origin": ""} if not browser.set_cookie_lines else {}):
             reply = browser.fetch("POST", "/api/chat", body, Content_Type=content_type, **origin)
             assert (reply.status, reply.json["error"]["code"]) == (400, "not_json")
         assert browser.fetch("GET", "/api/conversations").json["data"] == before
@@ -396,19 +401,19 @@ def test_a_name_that_the_operator_gave_is_one(upstream: Upstream) -> None:
 # --- the session itself ----------------------------------------------------------------------------------------------
 
 
-def sessions(clock: Clock, keys: Keys, **access: Any) -> Sessions:
-    return Sessions(AccessConfig(**access), lambda: keys, None, clock)
+def sessions(clock: Clock, keys: Keys, **access: Any) -> BrowserSessions:
+    return BrowserSessions(AccessConfig(**access), lambda: keys, None, clock)
 
 
 def test_it_ends_when_it_was_said_to() -> None:
     clock, keys = Clock(), Keys.generate()
     here = sessions(clock, keys, session_seconds=3600)
-    token = here.write(ByKey("key_1", b"hash", here.ends))
+    token = here.encode(KeySession("key_1", b"hash", here.expiry))
     clock.now += 3599
-    assert here.read(token).ends == clock.now + 1
+    assert here.decode(token).ends == clock.now + 1
     clock.now += 1
     with pytest.raises(AccessError, match="session is over"):
-        here.read(token)
+        here.decode(token)
 
 
 def test_what_an_application_sealed_is_no_session() -> None:
@@ -417,7 +422,7 @@ def test_what_an_application_sealed_is_no_session() -> None:
     for plain in (b'{"type":"key","id":"key_1","digest":"aGFzaA==","ends":1e12}', b"{}"):
         for tenant in ("", "browser"):
             with pytest.raises(AccessError):
-                here.read(encrypt(plain, keys, tenant=tenant))
+                here.decode(encrypt(plain, keys, tenant=tenant))
 
 
 @given(st.data())
@@ -428,8 +433,8 @@ def test_no_other_string_is_one(data: st.DataObject) -> None:
     text = data.draw(st.one_of(st.text(), st.just(changed), st.just(TOKEN[:at])))
     if text.split(".")[:4] != TOKEN.split(".")[:4]:
         with pytest.raises(AccessError, match="session is over"):
-            here.read(text)
+            here.decode(text)
 
 
 KEYS = Keys.generate()
-TOKEN = sessions(Clock(), KEYS).write(ByKey("key_1", b"hash", 1e12))
+TOKEN = sessions(Clock(), KEYS).encode(KeySession("key_1", b"hash", 1e12))

@@ -23,7 +23,7 @@ from joserfc.jwk import ECKey, Key, KeySet, OctKey, OKPKey, RSAKey
 from pellucid.server.access.config import AccessConfig
 from pellucid.server.access.errors import AccessError
 from pellucid.server.access.guard import Guard
-from pellucid.server.access.jwt import Tokens
+from pellucid.server.access.jwt import TokenVerifier
 from pellucid.server.access.policy import Policy
 from tests.access.access_kit import AUDIENCE, Clock, Issuer, ec, guard, refusal, rsa, scope
 from tests.waiting import eventually
@@ -472,7 +472,7 @@ def test_any_text_at_all_is_a_refusal_and_no_fault(text: str) -> None:
 async def test_any_one_changed_character_of_a_token_is_a_refusal(issuer: Issuer) -> None:
     issuer.keys = [ECKey.generate_key("P-256", {"kid": "curve"})]
     access = msgspec.convert({"jwt": issuer.config()}, AccessConfig)
-    tokens, token = Tokens(access), issuer.token(alg="ES256")
+    tokens, token = TokenVerifier(access), issuer.token(alg="ES256")
     await tokens.verify(token)
     # The last character of each part carries bits that mean nothing (RFC 4648 §3.5); all others count.
     loose = {token.index(".") - 1, token.rindex(".") - 1, len(token) - 1}

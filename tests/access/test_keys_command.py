@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from pellucid.cli.keys import keys
 from pellucid.errors import ConfigError, PellucidError
-from pellucid.server.access.pepper import find_pepper
+from pellucid.server.access.pepper import ensure_pepper
 from pellucid.storage import open_store
 from tests.access.access_kit import guard, refusal, scope
 
@@ -141,14 +141,14 @@ def test_the_pepper_is_the_owners_alone_and_one_for_all_who_start_at_once(tmp_pa
 
     def find(_: int) -> bytes:
         start.wait()
-        return find_pepper(path, {})
+        return ensure_pepper(path, {})
 
     with ThreadPoolExecutor(16) as pool:
         found = set(pool.map(find, range(16)))
     assert len(found) == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["pepper"]
-    assert find_pepper(path, {}) == found.pop()
+    assert ensure_pepper(path, {}) == found.pop()
 
 
 @pytest.mark.parametrize("text", ["", "short", "zz" * 32, "5a" * 31, "5a" * 33])
@@ -157,8 +157,8 @@ def test_a_pepper_that_is_none_is_told_and_not_repeated(tmp_path: Path, text: st
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(ConfigError, match="64 hexadecimal digits") as caught:
-        find_pepper(path, {})
+        ensure_pepper(path, {})
     if text:
         assert text not in str(caught.value)
         with pytest.raises(ConfigError, match="PELLUCID_KEY_PEPPER"):
-            find_pepper(path, {"PELLUCID_KEY_PEPPER": text})
+            ensure_pepper(path, {"PELLUCID_KEY_PEPPER": text})

@@ -61,8 +61,8 @@ class App(Served):
 
     def talk(self, converse: Converse, *turns: dict[str, Any]) -> list[dict[str, Any]]:
         """What the newest client makes of a conversation (see `agui_node.converse`)."""
-        [said] = self.talks(converse, ("1.0.0", turns))
-        return said
+        [turns_seen] = self.talks(converse, ("1.0.0", turns))
+        return turns_seen
 
     def talks(
         self, converse: Converse, *conversations: tuple[str, Sequence[dict[str, Any]]]

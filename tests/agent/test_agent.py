@@ -722,7 +722,7 @@ async def test_a_run_that_fails_has_its_end_before_it_raises(make_agent: MakeAge
         assert end.status == "failed"
         assert end.error is not None
         assert "secret" not in end.error.message
-        assert fold(seen).ended is end
+        assert fold(seen).run_end is end
 
 
 async def collect(events: Any, into: list[Any]) -> None:

@@ -26,7 +26,7 @@ from pellucid import (
     ToolDenied,
     agui,
 )
-from pellucid.agent import Start, UnexpectedModelBehavior
+from pellucid.agent import RunInput, UnexpectedModelBehavior
 from pellucid.protocols.agui import (
     ActivitySnapshotEvent,
     CustomEvent,
@@ -556,12 +556,12 @@ def test_what_breaks_for_good_quotes_nobody(make_agent: MakeAgent) -> None:
 @pytest.mark.parametrize("dialect", ["1.0", "thinking"])
 def test_nothing_is_sealed_where_no_seal_can_be_told(make_agent: MakeAgent, dialect: Any) -> None:
     agent, _ = make_agent(say())
-    started: list[Start] = []
+    started: list[RunInput] = []
 
     class Watched:
-        async def start(self, start: Start) -> Any:
-            started.append(start)
-            return await agent.start(start)
+        async def start(self, run_input: RunInput) -> Any:
+            started.append(run_input)
+            return await agent.start(run_input)
 
     with serving(Watched()) as app:
         app.events(dialect=dialect)
@@ -610,7 +610,7 @@ def test_who_leaves_ends_the_run(make_agent: MakeAgent) -> None:
         gone.clear()
         with serving(agent) as app:
             with app.stream() as stream:
-                stream.until(b"REASONING_MESSAGE_CONTENT" if not agent._toolbox.names else b"TOOL_CALL_END")
+                stream.until(b"REASONING_MESSAGE_CONTENT" if not agent._toolset.names else b"TOOL_CALL_END")
             assert gone.wait(LIMIT_SECONDS)
             app.idle()
 

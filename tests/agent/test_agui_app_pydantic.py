@@ -17,7 +17,7 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.ui import StateDeps
 
-from pellucid.agent import Start
+from pellucid.agent import RunInput
 from pellucid.events import Event
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
@@ -113,12 +113,12 @@ def test_what_is_told_of_it_is_a_legal_run() -> None:
     )
 
     async def read() -> list[Event]:
-        run = await PydanticAgent(agent).start(Start(messages=[ModelRequest([UserPromptPart("Why?")])]))
+        run = await PydanticAgent(agent).start(RunInput(messages=[ModelRequest([UserPromptPart("Why?")])]))
         return await run_events(run)
 
     folded = fold(asyncio.run(read()))
-    assert folded.ended is not None
-    assert folded.ended.status == "completed"
+    assert folded.run_end is not None
+    assert folded.run_end.status == "completed"
     assert folded.unanswered == []
     turns = [message for message in folded.messages if isinstance(message, ModelResponse)]
     assert [[part.part_kind for part in turn.parts] for turn in turns] == [

@@ -23,7 +23,7 @@ from pellucid.fold import fold
 from pellucid.parts import ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
 from pellucid.run import CallModel, CallTools, Minter, Run
 from pellucid.settings import ModelCall, ToolDefinition
-from pellucid.tools import ServerTools
+from pellucid.tools import ServerToolset
 from tests.agent.agent_kit import MakeAgent, calls
 from tests.scripted import say
 from tests.waiting import eventually
@@ -38,7 +38,7 @@ def test_a_run_that_begins_with_calls_answers_them_first() -> None:
     run = Run(CALL, Minter(b"m"), server_tools={"f"}, pending=[A, B])
     assert run.start() == [CallTools((A, B))]
     results: Any = [ToolReturnPart("f", 1, "a"), ToolReturnPart("f", 2, "b")]
-    events, [effect] = run.results(results)
+    events, [effect] = run.add_results(results)
     assert [type(event) for event in events] == [FunctionToolCallEvent] * 2 + [FunctionToolResultEvent] * 2
     assert isinstance(effect, CallModel)
     assert effect.call.messages == [*CALL.messages, ModelRequest(results)]
@@ -53,8 +53,8 @@ def test_and_answers_them_itself_when_it_is_ended_before(error: ErrorInfo | None
         run.cancel()
     folded = fold(run.end(error))
     assert folded.unanswered == []
-    assert folded.ended is not None
-    assert folded.ended.status == ("cancelled" if error is None else "failed")
+    assert folded.run_end is not None
+    assert folded.run_end.status == ("cancelled" if error is None else "failed")
 
 
 def test_calls_that_are_left_end_the_run_and_no_call_may_be_forgotten() -> None:
@@ -62,15 +62,15 @@ def test_calls_that_are_left_end_the_run_and_no_call_may_be_forgotten() -> None:
     run.start()
     one: Any = [ToolReturnPart("f", 1, "a")]
     with pytest.raises(IllegalEvent):
-        run.results(one)
+        run.add_results(one)
     with pytest.raises(IllegalEvent):
-        run.results(one, left={"c"})
-    events, effects = run.results(one, left={"b"})
+        run.add_results(one, left_to_caller={"c"})
+    events, effects = run.add_results(one, left_to_caller={"b"})
     folded = fold(events)
     assert effects == []
     assert [call.tool_call_id for call in folded.unanswered] == ["b"]
-    assert folded.ended is not None
-    assert folded.ended.status == "completed"
+    assert folded.run_end is not None
+    assert folded.run_end.status == "completed"
 
 
 async def test_what_is_emitted_comes_while_the_function_works(make_agent: MakeAgent) -> None:
@@ -161,7 +161,7 @@ async def test_behind_a_server_there_is_nobody_to_ask() -> None:
         raise CallDeferred
 
     context: RunContext[None] = RunContext(None, None)
-    [result] = await ServerTools([later]).call([ToolCallPart("later", "{}", "c")], context)
+    [result] = await ServerToolset([later]).call([ToolCallPart("later", "{}", "c")], context)
     assert isinstance(result, ToolReturnPart)
     assert (result.outcome, "nobody is here" in str(result.content)) == ("failed", True)
 

@@ -91,7 +91,7 @@ class AllModels(dict[str, Any]):
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+def guide_upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
     with Upstream() as upstream:
         upstream._scripts = AllModels()
         host = f"http://127.0.0.1:{upstream.port}"
@@ -169,11 +169,11 @@ agent = Agent(model, model_settings=settings)
         (ENABLE_GROQ, {"reasoning_format": "parsed"}),
     ],
 )
-def test_enabling_thinking(asked: Upstream, code: str, said: dict[str, Any]) -> None:
+def test_enabling_thinking(guide_upstream: Upstream, code: str, said: dict[str, Any]) -> None:
     agent = run(code)["agent"]
     result = agent.run_sync("17 * 23?")
     assert (result.thinking, result.output) == (THOUGHT, ANSWER)
-    [call] = [call for calls in asked._calls.values() for call in calls]
+    [call] = [call for calls in guide_upstream._calls.values() for call in calls]
     for name, value in said.items():
         assert call.body[name] == value, json.dumps(call.body)
 
@@ -196,14 +196,14 @@ result = agent.run_sync(
 """
 
 
-def test_a_run_time_override(asked: Upstream) -> None:
+def test_a_run_time_override(guide_upstream: Upstream) -> None:
     result = run(RUN_TIME_OVERRIDE)["result"]
     assert result.thinking == THOUGHT
-    [call] = asked.calls("claude-sonnet-4-0")
+    [call] = guide_upstream.calls("claude-sonnet-4-0")
     assert call.body["thinking"]["budget_tokens"] == 2048
 
 
-def test_thinking_is_off_unless_asked_for(asked: Upstream) -> None:
+def test_thinking_is_off_unless_asked_for(guide_upstream: Upstream) -> None:
     result = pellucid.Agent("anthropic:claude-sonnet-4-0").run_sync("17 * 23?")
     assert (result.thinking, result.output) == (None, ANSWER)
 
@@ -231,7 +231,7 @@ asyncio.run(main())
 """
 
 
-def test_streaming_thinking(asked: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_streaming_thinking(guide_upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
     run(STREAMING.replace("SETTINGS", ""))
     assert capsys.readouterr().out == "", "thinking is off unless asked for"
     on = ", model_settings={'anthropic_thinking': {'type': 'enabled', 'budget_tokens': 1024}}"
@@ -254,7 +254,7 @@ async def handle_event(event: AgentStreamEvent):
 """
 
 
-def test_stream_events(asked: Upstream) -> None:
+def test_stream_events(guide_upstream: Upstream) -> None:
     names = run(STREAM_EVENTS)
     agent = run(ENABLE_ANTHROPIC)["agent"]
     agent.run_sync("17 * 23?", event_stream_handler=names["handle_event"])
@@ -284,7 +284,7 @@ for message in result.all_messages():
 """
 
 
-def test_pattern_1_basic_thinking(asked: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pattern_1_basic_thinking(guide_upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
     run(BASIC, ThinkingPart=pellucid.ThinkingPart, TextPart=pellucid.TextPart)
     assert capsys.readouterr().out == f"Model was thinking: {THOUGHT}\nModel answered: {ANSWER}\n"
 
@@ -312,7 +312,7 @@ async def main():
 """
 
 
-def test_pattern_2_streaming_thinking_events(asked: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pattern_2_streaming_thinking_events(guide_upstream: Upstream, capsys: pytest.CaptureFixture[str]) -> None:
     import asyncio
 
     from pellucid.models.anthropic import AnthropicModelSettings
@@ -340,7 +340,7 @@ result = agent.run_sync('Analyze this complex scenario...')
 """
 
 
-def test_pattern_3_openai_responses_with_reasoning(asked: Upstream) -> None:
+def test_pattern_3_openai_responses_with_reasoning(guide_upstream: Upstream) -> None:
     result = run(RESPONSES)["result"]
     assert result.thinking == THOUGHT
     thought = result.response.parts[0]

@@ -80,7 +80,7 @@ def _run(client: Version, url: str, body: dict[str, Any], headers: dict[str, str
             refused = _outcome([], {one["id"]: one for one in body["messages"]}, None)
             return refused | {"accepted": False, "error": f"HTTP {response.status}: {response.read().decode()}"}
         events: list[dict[str, Any]] = []
-        decoder = SSEDecoder(limit=_LIMIT_BYTES)
+        decoder = SSEDecoder(max_bytes=_LIMIT_BYTES)
         while piece := response.read1(65536):
             events += [json.loads(frame.data) for frame in decoder.feed(piece)]
             kinds = [event["type"] for event in events]
@@ -142,7 +142,7 @@ def spelled(events: Iterable[dict[str, Any]], before: Sequence[dict[str, Any]] =
             owner = event.get("subagentRunId")
             id = last[kind] = event.get("messageId", event.get("toolCallId", last.get(kind, "")))
             event = {**event, **({"subagentRunId": owner} if owner else {})}
-        starts = event["type"].endswith(("_START", "_CHUNK"))
+        starts = event["type"].endswith(("_NO_CHECKPOINT", "_CHUNK"))
         owner = {"subagentRunId": event["subagentRunId"]} if "subagentRunId" in event else {}
         if kind in ("TEXT_MESSAGE", "REASONING_MESSAGE"):
             role = "reasoning" if kind == "REASONING_MESSAGE" else event.get("role", "assistant")

@@ -142,13 +142,13 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
         case "item":
             emitter.item(("i", key), "reasoning", signature=text)
         case "builtin":
-            emitter.whole(BuiltinToolCallPart("search", {"q": 1}, "b"))
+            emitter.whole_part(BuiltinToolCallPart("search", {"q": 1}, "b"))
         case "file":
-            emitter.whole(FilePart("aGk=", "image/png"))
+            emitter.whole_part(FilePart("aGk=", "image/png"))
         case "opaque":
-            emitter.whole(OpaquePart("x", {"secret": text}))
+            emitter.whole_part(OpaquePart("x", {"secret": text}))
         case "compaction":
-            emitter.whole(CompactionPart(text, signature="sig"))
+            emitter.whole_part(CompactionPart(text, signature="sig"))
         case "fail" if key == 2:
             emitter.fail(ErrorInfo("model_error", f"broke: {text}", code="c" if text else None, param=text))
 
@@ -171,7 +171,7 @@ def run_of(script: list[Any], cause: Cause) -> list[list[Event]]:
         for batch in read:
             events, effects = run.feed(batch)
             batches.append(events)
-        if run.ended is not None:
+        if run.run_end is not None:
             return batches
         [tools] = effects
         assert isinstance(tools, CallTools)
@@ -181,7 +181,7 @@ def run_of(script: list[Any], cause: Cause) -> list[list[Event]]:
             else RetryPromptPart("again", call.tool_name, call.tool_call_id)
             for at, call in enumerate(tools.calls)
         ]
-        batches.append(run.results(results)[0])
+        batches.append(run.add_results(results)[0])
     batches.append(run.end(ErrorInfo("timeout", "nobody asked the model again")))
     return batches
 
@@ -214,7 +214,7 @@ def encoded(batches: list[list[Event]], dialect: DialectName = "1.0", **kwargs: 
 
 def events_of(stream: bytes) -> list[dict[str, Any]]:
     assert b"\r" not in stream
-    return [json.loads(frame.data) for frame in SSEDecoder(limit=len(stream) + 1).feed(stream)]
+    return [json.loads(frame.data) for frame in SSEDecoder(max_bytes=len(stream) + 1).feed(stream)]
 
 
 def streamed(batches: list[list[Event]], dialect: DialectName = "1.0", **kwargs: Any) -> list[dict[str, Any]]:

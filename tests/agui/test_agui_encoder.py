@@ -19,8 +19,8 @@ from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_even
 from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
 from pellucid.protocols.agui.verify import verify
-from pellucid.text import shown
-from pellucid.view import Reader, Redactor, View
+from pellucid.text import replace_surrogates
+from pellucid.view import Redactor, View, Viewer
 from tests.agui import agui_client, agui_node
 from tests.agui.agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, several, streamed, turn, turns, types
 from tests.batching import batch_sizes, in_batches
@@ -34,7 +34,7 @@ HISTORY: list[Message] = [
 
 
 def seen(batches: list[list[Event]], view: View) -> list[list[Event]]:
-    redactor = Redactor(Reader(view, summaries=view == "raw"))
+    redactor = Redactor(Viewer(view, summaries=view == "raw"))
     return [redactor.feed(list(batch)) for batch in batches]
 
 
@@ -99,7 +99,7 @@ def test_wherever_a_run_is_broken_off_everything_is_closed(script: Any, count: i
         gave = streamed([[event for event in events if not isinstance(event, RunEndEvent)], [end]], dialect)
         assert verify(gave, dialect) is None
         assert types(gave)[-1] == ("RUN_ERROR" if end is failed else "RUN_FINISHED")
-        openers = sum(kind.endswith("_START") for kind in types(gave))
+        openers = sum(kind.endswith("_NO_CHECKPOINT") for kind in types(gave))
         assert openers == sum(kind.endswith("_END") for kind in types(gave))
 
 
@@ -187,7 +187,7 @@ def _with_shown_arguments(value: dict[str, Any]) -> dict[str, Any]:
     """
     if "\\ud" in str(value.get("arguments", "")) or "\ufffd" in str(value.get("arguments", "")):
         with suppress(ValueError):  # what is no JSON is compared as it is
-            value["arguments"] = shown(json.dumps(json.loads(value["arguments"]), ensure_ascii=False))
+            value["arguments"] = replace_surrogates(json.dumps(json.loads(value["arguments"]), ensure_ascii=False))
     return value
 
 

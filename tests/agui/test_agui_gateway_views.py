@@ -16,7 +16,7 @@ from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName
 from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
-from pellucid.view.less import SIDES
+from pellucid.view.less import SIDE_EVENT_FIELDS
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts
 from tests.agui.agui_kit import events_of
 from tests.cases import Cases
@@ -108,7 +108,7 @@ def test_of_an_agent_its_own_words_leave_and_nothing_of_its_model(gateway: Serve
 
 def test_what_is_named_of_a_side_event_is_a_field_of_it() -> None:
     classes = {cls.__struct_config__.tag: cls for cls in get_args(agui.AGUIEvent)}
-    for (namespace, name), fields in SIDES.items():
+    for (namespace, name), fields in SIDE_EVENT_FIELDS.items():
         if namespace == "agui" and fields is not None:
             known = set((agui.Interrupt if name == "interrupt" else classes[name]).__struct_encode_fields__)
             assert fields - {"subagentRunId"} <= known, name

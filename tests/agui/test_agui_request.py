@@ -87,7 +87,7 @@ def test_a_turn_is_one_response_in_its_order() -> None:
     )
     assert second == ModelRequest([ToolReturnPart("look", "42", "c1"), UserPromptPart("And?")])
     assert [tool.name for tool in request.tools] == ["look"]
-    places = [request.place_of(part) for part in turn.parts if isinstance(part, SealedPart)]
+    places = [request.token_path(part) for part in turn.parts if isinstance(part, SealedPart)]
     assert places == [
         "messages[1].encryptedValue",
         "messages[2].encryptedValue",
@@ -99,7 +99,7 @@ def test_the_shapes_of_the_proposal_are_read_too() -> None:
     request = read(USER, thought(content=["one ", "two"], encryptedContent="it"), answer(content="So."), AGAIN)
     turn = request.messages()[1]
     assert turn.parts[:2] == [SealedPart("it", "r1"), ThinkingPart("one two", item_id="r1")]
-    assert request.place_of(SealedPart("it", "r1")) == "messages[1].encryptedContent"
+    assert request.token_path(SealedPart("it", "r1")) == "messages[1].encryptedContent"
 
 
 @pytest.mark.parametrize(
@@ -344,5 +344,5 @@ def test_any_input_is_understood_or_refused_with_its_place(data: st.DataObject) 
         assert refused.message.startswith((refused.param or "the body", "Expected"))
         return
     sealed = [part for message in call.messages for part in message.parts if isinstance(part, SealedPart)]
-    assert "messages" not in [request.place_of(part) for part in sealed]
+    assert "messages" not in [request.token_path(part) for part in sealed]
     assert any(isinstance(message, ModelRequest) for message in call.messages)

@@ -80,7 +80,7 @@ class Chat:
                 return
             goes_on = self.messages[-1] if self.messages[-1]["role"] == "assistant" else None
             chunks: list[dict[str, Any]] = []
-            decoder = SSEDecoder(limit=1 << 24)
+            decoder = SSEDecoder(max_bytes=1 << 24)
             while piece := response.read1(65536):
                 chunks += [json.loads(event.data) for event in decoder.feed(piece) if event.data != b"[DONE]"]
                 if stop and any(chunk["type"] == f"{stop}-delta" for chunk in chunks):

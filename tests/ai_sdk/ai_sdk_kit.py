@@ -34,7 +34,7 @@ def encoded(batches: list[list[Event]], **kwargs: Any) -> bytes:
 
 def chunks_of(stream: bytes) -> list[dict[str, Any]]:
     """The stream's chunks; `[DONE]` is checked and left out."""
-    *frames, last = SSEDecoder(limit=len(stream) + 1).feed(stream)
+    *frames, last = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     assert last.data == b"[DONE]"
     assert stream.endswith(b"data: [DONE]\n\n")
     return [json.loads(frame.data) for frame in frames]

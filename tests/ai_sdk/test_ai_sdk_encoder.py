@@ -31,7 +31,7 @@ from pellucid.parts import (
 from pellucid.protocols.ai_sdk.verify import verify
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.view import Reader, Redactor
+from pellucid.view import Redactor, Viewer
 from tests.ai_sdk import ai_sdk_node
 from tests.ai_sdk.ai_sdk_kit import (
     MODEL,
@@ -104,8 +104,8 @@ def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, 
         run.cancel()
     stream = encoded([events + run.end()])
     assert verify(stream) == []
-    assert run.ended is not None
-    assert kinds(stream)[-1] == ("abort" if run.ended.status == "cancelled" else "finish")
+    assert run.run_end is not None
+    assert kinds(stream)[-1] == ("abort" if run.run_end.status == "cancelled" else "finish")
 
 
 @given(turns, causes, st.sampled_from(["summary", "sealed", "hidden"]), st.booleans())
@@ -113,7 +113,7 @@ def test_every_lesser_view_is_legal_and_holds_no_thought(
     script: list[Any], cause: Cause, view: Any, counts: bool
 ) -> None:
     batches, run = run_of(script, cause, 2)
-    redact = Redactor(Reader(view, counts=counts)).feed
+    redact = Redactor(Viewer(view, counts=counts)).feed
     stream = encoded([redact(batch) for batch in batches])
     assert verify(stream) == []
     message = message_of(chunks_of(stream))
@@ -136,8 +136,8 @@ def is_thought(part: Any) -> bool:
 @given(says, seals)
 def test_what_is_given_back_is_what_was_said(said: Any, sealed: int) -> None:
     batches, run = run_of([(said, "stop", Usage())], "eof", sealed)
-    assert run.ended is not None
-    if run.ended.status == "failed":
+    assert run.run_end is not None
+    if run.run_end.status == "failed":
         return
     message = message_of(chunks_of(encoded(batches)))
     back = given_back(message)
@@ -184,7 +184,7 @@ def test_the_package_s_own_schema_takes_every_chunk_and_its_reader_the_whole() -
     @settings(database=None, phases=[Phase.generate])
     @given(turns, causes, seals, st.sampled_from(["raw", "summary", "sealed", "hidden"]))
     def collect(script: list[Any], cause: Cause, sealed: int, view: Any) -> None:
-        redact = Redactor(Reader(view)).feed
+        redact = Redactor(Viewer(view)).feed
         streams.append(encoded([redact(batch) for batch in run_of(script, cause, sealed)[0]]))
 
     collect()
@@ -281,9 +281,9 @@ def with_a_seal(event: Event) -> Event:
 def test_an_empty_text_with_a_seal_is_an_empty_text_and_what_has_no_block_is_a_data_part() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "", signature="gemini's")
-    emitter.whole(BuiltinToolCallPart("web_search", {"q": 1}, "b1"))
-    emitter.whole(BuiltinToolReturnPart("web_search", {"found": []}, "b1"))
-    emitter.whole(FilePart("aGk=", "image/png"))
+    emitter.whole_part(BuiltinToolCallPart("web_search", {"q": 1}, "b1"))
+    emitter.whole_part(BuiltinToolReturnPart("web_search", {"found": []}, "b1"))
+    emitter.whole_part(FilePart("aGk=", "image/png"))
     batches = [[with_a_seal(event)] for event in told(emitter)]
     message = message_of(chunks_of(encoded(batches)))
     _, text, search, *more = message["parts"]
@@ -327,7 +327,7 @@ def test_finish_reasons(reason: Any, finish: str) -> None:
 def test_a_failure_closes_what_is_open_and_the_stream_ends_in_form() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "Hm")
-    emitter.fail(ErrorInfo("model_error", "the model broke off", said="CUDA"))
+    emitter.fail(ErrorInfo("model_error", "the model broke off", upstream_message="CUDA"))
     stream = encoded([told(emitter)])
     assert kinds(stream)[-5:] == ["reasoning-delta", "reasoning-end", "error", "finish-step", "finish"]
     end, error = chunks_of(stream)[-4], chunks_of(stream)[-3]
@@ -357,7 +357,7 @@ def test_a_loop_is_steps_of_one_message_and_comes_back_as_turns() -> None:
     second = Emitter(ORIGIN)
     second.thinking("k", "There it is.")
     second.text("t", "42")
-    batches = [run.feed(first.end())[0], run.results([ToolReturnPart("f0", {"n": 1}, "c1")])[0]]
+    batches = [run.feed(first.end())[0], run.add_results([ToolReturnPart("f0", {"n": 1}, "c1")])[0]]
     batches.append(run.feed(second.end())[0])
     stream = encoded(batches)
     steps = [*("start-step", "reasoning-start", "reasoning-delta", "reasoning-end"), "tool-input-start"]

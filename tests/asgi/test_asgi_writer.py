@@ -22,7 +22,7 @@ from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
 from pellucid.server.websocket import MessageWriter, WebSocket
 from pellucid.settings import ModelCall
-from pellucid.view import Reader, Redactor
+from pellucid.view import Redactor, Viewer
 from tests.pushing import Dice, ScriptedSource
 from tests.runs.test_driving import MidAnswer
 from tests.waiting import eventually, loop_turns
@@ -124,7 +124,7 @@ class Exchange:
 
 async def serve(exchange: Exchange, source: ScriptedSource) -> None:
     async with asyncio.timeout(60):
-        await serve_stream(exchange, source, Redactor(Reader(view="raw")), Encoder())
+        await serve_stream(exchange, source, Redactor(Viewer(view="raw")), Encoder())
 
 
 def slow(dice: Dice) -> Callable[[], Any]:
@@ -316,7 +316,7 @@ class Kept:
 @pytest.mark.anyio
 async def test_a_server_that_stops_in_the_step_in_which_the_run_ended_sends_its_end() -> None:
     kept: Any = Kept()
-    stream = EncodedStream(kept, Redactor(Reader(view="raw")), Encoder(), kept)
+    stream = EncodedStream(kept, Redactor(Viewer(view="raw")), Encoder(), kept)
     client: Any = SimpleNamespace(gone=False)
     running = asyncio.create_task(stream.run(client))
     await loop_turns(3)
@@ -349,7 +349,7 @@ async def test_a_client_that_leaves_is_no_fault(caplog: pytest.LogCaptureFixture
     model = Words()
     run = LiveRun(model, ModelCall("m", []), Minter(b"s"), stages=[HoldsTheEnd()])
     exchange = Exchange(Server(fails=OSError("gone")))
-    serving = asyncio.create_task(serve_stream(exchange, run, Redactor(Reader(view="raw")), AnyEncoder()))
+    serving = asyncio.create_task(serve_stream(exchange, run, Redactor(Viewer(view="raw")), AnyEncoder()))
     await loop_turns()
     model.more([PartDeltaEvent(0, TextPartDelta(" more"))])
     with pytest.raises(http.ClientGone):

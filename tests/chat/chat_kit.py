@@ -41,7 +41,7 @@ def pieces(stream: bytes) -> list[bytes]:
     return [frame + b"\n\n" for frame in stream.split(b"\n\n")[:-1]]
 
 
-def told(stream: bytes) -> list[dict[str, Any]]:
+def frames_of(stream: bytes) -> list[dict[str, Any]]:
     """What its frames say; it is legal."""
     assert verify(stream) == []
     return [msgspec.json.decode(frame.split(b"\ndata: ")[1]) for frame in pieces(stream)]

@@ -14,24 +14,24 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Event, PartEndEvent, RunEndEvent
 from pellucid.fold import fold
 from pellucid.parts import ModelResponse, Origin, RefusalPart, TextPart, ThinkingPart, Usage
-from pellucid.protocols.chat import answer
+from pellucid.protocols.chat import build_answer
 from pellucid.protocols.chat.encode import QUEUED
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.text import shown
-from pellucid.view import VIEWS, Reader, Redactor
+from pellucid.text import replace_surrogates
+from pellucid.view import VIEWS, Redactor, Viewer
 from tests.chat.chat_kit import (
     NOW,
     an_encoder,
     encoded,
     final,
+    frames_of,
     joined,
     names,
     of,
     pieces,
     read,
     runs,
-    told,
 )
 from tests.view.view_kit import READERS
 
@@ -39,13 +39,13 @@ places = st.lists(st.integers(0, 60), max_size=8)
 readers = st.sampled_from(READERS)
 
 
-def for_reader(events: list[Event], reader: Reader) -> list[Event]:
+def for_reader(events: list[Event], reader: Viewer) -> list[Event]:
     return Redactor(reader).feed(events)
 
 
 @given(runs, readers)
-def test_every_run_is_legal_for_every_reader(events: list[Event], reader: Reader) -> None:
-    frames = told(encoded(for_reader(events, reader), view=reader.view))
+def test_every_run_is_legal_for_every_reader(events: list[Event], reader: Viewer) -> None:
+    frames = frames_of(encoded(for_reader(events, reader), view=reader.view))
     assert frames[0]["type"] == "message_started"
     assert [frame["type"] for frame in frames].index("message_final") == len(frames) - 1
     reasoning = [segment for segment in final(frames)["segments"] if segment["type"] == "reasoning"]
@@ -61,7 +61,7 @@ def test_every_run_is_legal_for_every_reader(events: list[Event], reader: Reader
 
 
 @given(runs, places, readers)
-def test_how_events_are_batched_changes_nothing(events: list[Event], cuts: list[int], reader: Reader) -> None:
+def test_how_events_are_batched_changes_nothing(events: list[Event], cuts: list[int], reader: Viewer) -> None:
     events = for_reader(events, reader)
     assert encoded(events, cuts) == encoded(events)
 
@@ -75,7 +75,7 @@ def test_who_goes_on_from_anywhere_gets_what_is_missing(events: list[Event], cut
 
 @given(runs)
 def test_what_is_streamed_is_what_is_kept_and_all_that_was_said(events: list[Event]) -> None:
-    frames = told(encoded(events))
+    frames = frames_of(encoded(events))
     kept = [
         text
         for segment in final(frames)["segments"]
@@ -86,7 +86,7 @@ def test_what_is_streamed_is_what_is_kept_and_all_that_was_said(events: list[Eve
     ]
     assert joined(frames) == kept
     said = [
-        shown(part.content)
+        replace_surrogates(part.content)
         for message in fold(events).messages
         if isinstance(message, ModelResponse)
         for part in message.parts
@@ -99,7 +99,7 @@ def test_what_is_streamed_is_what_is_kept_and_all_that_was_said(events: list[Eve
 def test_the_event_without_a_stream_is_that_of_the_stream(events: list[Event]) -> None:
     encoder = an_encoder(effort_level="high")
     frames = read(encoder.start() + encoder.feed(events, NOW))
-    event = answer("evt_1", "chat_1", "m", NOW - 5, [(NOW, events)], effort_level="high")
+    event = build_answer("evt_1", "chat_1", "m", NOW - 5, [(NOW, events)], effort_level="high")
     assert encoder.ended
     assert msgspec.json.decode(msgspec.json.encode(event), type=type(event)) == frames[-1].event  # type: ignore[union-attr]
     assert encoder.event == event
@@ -107,7 +107,7 @@ def test_the_event_without_a_stream_is_that_of_the_stream(events: list[Event]) -
 
 @given(runs)
 def test_a_segment_has_one_id_from_its_first_frame_to_the_end_and_numbers_in_order(events: list[Event]) -> None:
-    frames = told(encoded(events))
+    frames = frames_of(encoded(events))
     segments = final(frames)["segments"]
     opened = [frame for frame in of(frames, "reasoning_segment_meta") if "output_index" in frame]
     assert [(frame["segment_id"], frame["output_index"], frame["sequence_number"]) for frame in opened] == [
@@ -139,7 +139,7 @@ def test_an_answer_ends_once() -> None:
     encoder = an_encoder()
     stream = encoder.start() + encoder.feed(run(lambda emitter: emitter.text("t", "Hi")), NOW)
     assert encoder.feed([RunEndEvent("failed")], NOW) == b""
-    assert final(told(stream))["status"] == encoder.event.status == "completed"
+    assert final(frames_of(stream))["status"] == encoder.event.status == "completed"
 
 
 def test_a_model_that_is_not_free_yet_is_a_comment() -> None:
@@ -151,10 +151,10 @@ def test_a_model_that_is_not_free_yet_is_a_comment() -> None:
 def test_only_an_answer_that_was_not_kept_has_no_final_event() -> None:
     failed = RunEndEvent("failed", error=ErrorInfo("unavailable", "the response came, and …", code="not_kept"))
     events = run(lambda emitter: emitter.text("t", "Hi"))
-    told_ = told(encoded([*events[:-1], failed]))
+    told_ = frames_of(encoded([*events[:-1], failed]))
     assert names(told_)[-2:] == ["text_delta", "message_error"]
     for view in VIEWS:
-        assert for_reader([failed], Reader(view))[0].error.code == "not_kept"  # type: ignore[union-attr]
+        assert for_reader([failed], Viewer(view))[0].error.code == "not_kept"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_only_an_answer_that_was_not_kept_has_no_final_event() -> None:
         (RunEndEvent("completed"), ["message_final"], None),
         (RunEndEvent("cancelled"), ["message_cancelled", "message_final"], None),
         (
-            RunEndEvent("failed", error=ErrorInfo("timeout", "too slow", said="sorry")),
+            RunEndEvent("failed", error=ErrorInfo("timeout", "too slow", upstream_message="sorry")),
             ["message_error", "message_final"],
             "timeout",
         ),
@@ -175,7 +175,7 @@ def test_only_an_answer_that_was_not_kept_has_no_final_event() -> None:
 )
 def test_every_end_is_told_and_kept(end: RunEndEvent, last: list[str], fault: str | None) -> None:
     events = run(lambda emitter: emitter.thinking("k", "Hm."))
-    frames = told(encoded([*events[:-1], end]))
+    frames = frames_of(encoded([*events[:-1], end]))
     assert names(frames)[5:] == last
     event = final(frames)
     assert event["status"] == end.status
@@ -188,7 +188,7 @@ def test_every_end_is_told_and_kept(end: RunEndEvent, last: list[str], fault: st
 @pytest.mark.parametrize("cause", ["error", "cancelled"])
 def test_what_was_cut_off_is_closed_and_not_whole(cause: Any) -> None:
     events = run(lambda emitter: emitter.thinking("k", "Hm"), cause=cause)
-    frames = told(encoded(events))
+    frames = frames_of(encoded(events))
     assert "reasoning_part_completed" in names(frames)
     [segment] = final(frames)["segments"]
     assert segment["parts"][0]["is_complete"] is False
@@ -198,7 +198,7 @@ def test_what_was_cut_off_is_closed_and_not_whole(cause: Any) -> None:
 def test_a_run_that_broke_off_in_the_middle_of_a_word_is_closed_and_is_no_event() -> None:
     events = run(lambda emitter: emitter.thinking("k", "Hm"))
     place = next(at for at, event in enumerate(events) if isinstance(event, PartEndEvent))
-    frames = told(encoded([*events[:place], RunEndEvent("failed", error=ErrorInfo("server_error", "a fault"))]))
+    frames = frames_of(encoded([*events[:place], RunEndEvent("failed", error=ErrorInfo("server_error", "a fault"))]))
     assert names(frames)[-2:] == ["reasoning_part_completed", "message_error"]
 
 
@@ -209,7 +209,7 @@ def test_reasoning_that_goes_on_after_text_is_another_segment_in_its_place() -> 
         emitter.thinking("c", "Three.")
         emitter.text("d", "Four.")
 
-    frames = told(encoded(run(say)))
+    frames = frames_of(encoded(run(say)))
     segments = final(frames)["segments"]
     assert [(s["type"], s.get("output_index"), s.get("sequence_number")) for s in segments] == [
         ("reasoning", 0, 0),
@@ -230,7 +230,7 @@ def test_parts_of_one_message_are_one_text_and_a_refusal_stands_alone() -> None:
         emitter.refusal("c", "No.", item="m")
         emitter.text("d", "three", item="m")
 
-    [one, no, more] = final(told(encoded(run(say))))["segments"]
+    [one, no, more] = final(frames_of(encoded(run(say))))["segments"]
     assert (one["text"], no["text"], more["text"]) == ("One two", "No.", "three")
     assert (no["id"], more["id"]) == (f"{one['id']}_2", f"{one['id']}_3")
     assert one["annotations"] == [cited | {"start_index": 4, "end_index": 6}]
@@ -245,7 +245,7 @@ def test_tokens_of_a_thought_are_told_when_they_are_known_and_only_of_one() -> N
                 emitter.text(("t", number), "So.")
             emitter.usage = Usage(5, 20, tokens)
 
-        return told(encoded(run(say), effort_level="low"))
+        return frames_of(encoded(run(say), effort_level="low"))
 
     frames = counted(1, 12)
     [opening, counts] = of(frames, "reasoning_segment_meta")
@@ -268,7 +268,7 @@ def test_a_megabyte_and_half_a_character() -> None:
         emitter.thinking("a", " \ud83d")
         emitter.text("b", '\x00\u2028\x7f%s"\\\n\n', signature="s")
 
-    frames = told(encoded(run(say)))
+    frames = frames_of(encoded(run(say)))
     [thought, text] = final(frames)["segments"]
     assert thought["combined_text"] == f"{long} \ufffd"
     assert text["text"] == '\x00\u2028\x7f%s"\\\n\n'
@@ -279,7 +279,7 @@ def test_what_says_nothing_to_a_reader_opens_nothing() -> None:
         emitter.item("i", "reasoning", signature="blob")
         emitter.text("t", "", signature="s")
 
-    frames = told(encoded(run(say)))
+    frames = frames_of(encoded(run(say)))
     # That there was a thought is seen; a text without a word is none.
     [segment] = final(frames)["segments"]
     assert (segment["type"], segment["parts"], segment["combined_text"]) == ("reasoning", [], "")

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from pellucid.errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ERROR_KINDS, ErrorInfo, RequestError
 from pellucid.parts import ModelRequest, SealedPart, UserPromptPart
-from pellucid.protocols.chat import THINKING, Ask, Effort, answer_id, error_body, parse_request, question_id
+from pellucid.protocols.chat import THINKING_LEVELS, Ask, Effort, answer_id, error_body, parse_request, question_id
 from pellucid.protocols.chat import status_of as status
-from pellucid.settings import ToolDefinition, checked_settings
+from pellucid.settings import ToolDefinition, validate_settings
 from pellucid.view import VIEWS
 from tests.cases import Cases
 
@@ -43,8 +43,8 @@ def test_all_that_can_be_said_with_it() -> None:
                     assert (request.conversation_id, request.model, request.view) == ("chat_1", "m/n", view)
                     assert (request.effort, request.replaces) == (effort, "evt_7")
                     settings = request.call([]).settings
-                    assert settings == {"thinking": THINKING[effort]}
-                    assert checked_settings(settings)
+                    assert settings == {"thinking": THINKING_LEVELS[effort]}
+                    assert validate_settings(settings)
                     assert parsed(replaces="evt_7").replaces == "evt_7"
                     assert parsed(follows="ask_7", conversation_id="chat_1").follows == "evt_7"
                     assert parsed(follows=None, replaces="evt_7").follows is None
@@ -131,7 +131,7 @@ def test_every_error_has_a_form_and_a_status() -> None:
     with Cases() as case:
         for kind in ERROR_KINDS:
             with case(kind):
-                assert error_body(ErrorInfo(kind, "no", said="sorry")) == {
+                assert error_body(ErrorInfo(kind, "no", upstream_message="sorry")) == {
                     "error": {"message": "no: sorry", "code": kind}
                 }
                 assert error_body(ErrorInfo(kind, "no", "c", "p")) == {

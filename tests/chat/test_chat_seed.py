@@ -10,11 +10,11 @@ import msgspec
 from pellucid.emit import Emitter
 from pellucid.events import Event, ItemStartEvent, SummaryEvent
 from pellucid.parts import Origin, ToolReturnPart
-from pellucid.protocols.chat import question
+from pellucid.protocols.chat import build_question
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.view import Reader, Redactor
-from tests.chat.chat_kit import NOW, an_encoder, final, names, of, told
+from pellucid.view import Redactor, Viewer
+from tests.chat.chat_kit import NOW, an_encoder, final, frames_of, names, of
 
 EXAMPLE = json.loads("""[
   {
@@ -79,11 +79,11 @@ def batches() -> list[list[Event]]:
 
 
 def stream(view: Any = "raw") -> list[dict[str, Any]]:
-    encoder, redactor = an_encoder(view=view), Redactor(Reader(view))
+    encoder, redactor = an_encoder(view=view), Redactor(Viewer(view))
     data = encoder.start()
     for late, batch in enumerate(batches()):
         data += encoder.feed(redactor.feed(batch), TIME + late)
-    return told(data)
+    return frames_of(data)
 
 
 def test_the_persisted_example_to_the_letter() -> None:
@@ -165,8 +165,8 @@ def test_several_turns_are_one_message_with_one_counter() -> None:
         events, effects = run.feed(emitter.end("eof"))
         data += encoder.feed(events, NOW + turn)
         if effects and isinstance(effects[0], CallTools):
-            data += encoder.feed(run.results([ToolReturnPart("look", {"seen": ["sky"]}, "call_1")])[0], NOW + 7)
-    frames = told(data)
+            data += encoder.feed(run.add_results([ToolReturnPart("look", {"seen": ["sky"]}, "call_1")])[0], NOW + 7)
+    frames = frames_of(data)
     assert names(frames) == [
         "message_started",
         *("reasoning_segment_meta", "reasoning_part_started", "reasoning_part_delta", "reasoning_part_completed"),
@@ -190,12 +190,12 @@ def test_a_summary_of_ours_is_a_part_to_whoever_reads_summaries() -> None:
     place = next(at for at, event in enumerate(events) if isinstance(event, ItemStartEvent))
     events.insert(place + 1, SummaryEvent(0, "In short."))
     for reader, texts in (
-        (Reader("summary"), ["In short.", THOUGHT]),
-        (Reader("raw", summaries=True), [THOUGHT, "In short."]),
-        (Reader("raw"), [THOUGHT]),
+        (Viewer("summary"), ["In short.", THOUGHT]),
+        (Viewer("raw", summaries=True), [THOUGHT, "In short."]),
+        (Viewer("raw"), [THOUGHT]),
     ):
         encoder = an_encoder(view=reader.view)
-        frames = told(encoder.start() + encoder.feed(Redactor(reader).feed(events), NOW))
+        frames = frames_of(encoder.start() + encoder.feed(Redactor(reader).feed(events), NOW))
         [segment] = [one for one in final(frames)["segments"] if one["type"] == "reasoning"]
         assert [part["text"] for part in segment["parts"]] == texts
         assert segment["combined_text"] == "\n\n".join(texts)
@@ -203,9 +203,9 @@ def test_a_summary_of_ours_is_a_part_to_whoever_reads_summaries() -> None:
 
 
 def test_a_question_is_an_event_too() -> None:
-    asked = question("evt_7", "chat_1", "Why?\ud800", NOW, ["evt_5", "evt_7"])
+    asked = build_question("evt_7", "chat_1", "Why?\ud800", NOW, ["evt_5", "evt_7"])
     assert (asked.id, asked.segments[0].text, asked.versions) == ("ask_7", "Why?\ufffd", ["evt_5", "evt_7"])
-    alone = msgspec.to_builtins(question("evt_7", "chat_1", "Why?", NOW, ["evt_7"]))
+    alone = msgspec.to_builtins(build_question("evt_7", "chat_1", "Why?", NOW, ["evt_7"]))
     assert alone == {
         "id": "ask_7",
         "conversation_id": "chat_1",

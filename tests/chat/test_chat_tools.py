@@ -21,9 +21,9 @@ from pellucid.parts import (
 )
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.view import VIEWS, Reader, Redactor
+from pellucid.view import VIEWS, Redactor, Viewer
 from tests.cases import Cases
-from tests.chat.chat_kit import NOW, an_encoder, encoded, final, names, of, told
+from tests.chat.chat_kit import NOW, an_encoder, encoded, final, frames_of, names, of
 from tests.providers_anthropic import anthropic_kit as claude
 from tests.providers_openai_responses import responses_kit as openai
 
@@ -44,7 +44,7 @@ def answered(args: list[str], result: Any, *, cause: Any = "eof") -> list[Event]
     emitter.finish("tool_call", None)
     events, effects = run.feed(emitter.end(cause))
     if effects and isinstance(effects[0], CallTools):
-        events += run.results([result])[0]
+        events += run.add_results([result])[0]
     return events + run.end()
 
 
@@ -55,7 +55,9 @@ def segment_of(frames: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_a_function_from_its_first_argument_to_its_result() -> None:
-    frames = told(encoded(answered(['{"where"', ': "up"}'], ToolReturnPart("look", {"seen": [1, None]}, "call_1"))))
+    frames = frames_of(
+        encoded(answered(['{"where"', ': "up"}'], ToolReturnPart("look", {"seen": [1, None]}, "call_1")))
+    )
     call = {"event_id": "evt_1", "call_id": "call_1"}
     assert frames[1:5] == [
         {
@@ -101,7 +103,7 @@ def test_a_function_from_its_first_argument_to_its_result() -> None:
     ],
 )
 def test_what_failed_is_an_error(result: ToolReturnPart | RetryPromptPart, error: str) -> None:
-    frames = told(encoded(answered(["{}"], result)))
+    frames = frames_of(encoded(answered(["{}"], result)))
     [ended] = of(frames, "tool_result")
     assert (ended["result"], ended["error"]) == (None, error)
     segment = segment_of(frames)
@@ -128,13 +130,13 @@ def test_whatever_a_function_returns_can_be_told() -> None:
     with Cases() as case:
         for content in RESULTS:
             with case(content):
-                frames = told(encoded(answered(["{}"], ToolReturnPart("look", content, "call_1"))))
+                frames = frames_of(encoded(answered(["{}"], ToolReturnPart("look", content, "call_1"))))
                 assert of(frames, "tool_result")[0]["result"] == segment_of(frames)["result"]
 
 
 @pytest.mark.parametrize("cause", ["eof", "error", "cancelled"])
 def test_a_call_that_nobody_answers_is_incomplete(cause: Any) -> None:
-    frames = told(encoded(answered(['{"a":'], None, cause=cause)))
+    frames = frames_of(encoded(answered(['{"a":'], None, cause=cause)))
     assert [frame["status"] for frame in of(frames, "tool_call_update")] == ["arguments", "incomplete"]
     segment = segment_of(frames)
     assert (segment["status"], segment["args"]) == ("incomplete", '{"a":')
@@ -143,7 +145,7 @@ def test_a_call_that_nobody_answers_is_incomplete(cause: Any) -> None:
 
 def test_of_long_arguments_the_beginning_is_told_as_it_doubles() -> None:
     args = json.dumps({"text": "é" * 2000}, ensure_ascii=False)
-    frames = told(encoded(answered(list(args), ToolReturnPart("look", 1, "call_1"))))
+    frames = frames_of(encoded(answered(list(args), ToolReturnPart("look", 1, "call_1"))))
     previews = [frame["args_preview"] for frame in of(frames, "tool_call_update") if "args_preview" in frame]
     assert [len(preview) for preview in previews] == [32, 64, 128, 256, 500]
     assert all(args.startswith(preview) for preview in previews)
@@ -158,7 +160,7 @@ def test_a_call_that_an_earlier_answer_left_is_told_whole() -> None:
         FunctionToolResultEvent(RetryPromptPart("answer in JSON"), "fco_2"),
         *a_run([]),
     ]
-    frames = told(encoded(events))
+    frames = frames_of(encoded(events))
     assert names(frames)[1:-2] == ["tool_call_started", "tool_call_update", "tool_result"]
     assert of(frames, "tool_call_started")[0]["args_preview"] == '{"where": "up"}'
     assert (segment_of(frames)["id"], segment_of(frames)["result"]) == ("fc_0", "sky")
@@ -204,19 +206,28 @@ def claude_tools() -> bytes:
     return claude.sse(
         claude.start(),
         *claude.tool(0, "srvtoolu_1", '{"query"', ': "tides"}', name="web_search", type="server_tool_use"),
-        *(claude.opened(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=found), claude.stopped(1)),
+        *(
+            claude.block_start(1, "web_search_tool_result", tool_use_id="srvtoolu_1", content=found),
+            claude.block_stop(1),
+        ),
         *claude.tool(2, "srvtoolu_2", json.dumps({"code": CODE}), name="code_execution", type="server_tool_use"),
         *claude.tool(3, "srvtoolu_3", '{"query": "more"}', name="web_search", type="server_tool_use"),
-        *(claude.opened(4, "code_execution_tool_result", tool_use_id="srvtoolu_2", content=ran), claude.stopped(4)),
-        *(claude.opened(5, "web_search_tool_result", tool_use_id="srvtoolu_3", content=error), claude.stopped(5)),
+        *(
+            claude.block_start(4, "code_execution_tool_result", tool_use_id="srvtoolu_2", content=ran),
+            claude.block_stop(4),
+        ),
+        *(
+            claude.block_start(5, "web_search_tool_result", tool_use_id="srvtoolu_3", content=error),
+            claude.block_stop(5),
+        ),
         *claude.text(6, "High tide."),
-        *claude.ended(),
+        *claude.message_end(),
     )
 
 
 def streamed(events: list[ModelEvent], view: Any = "raw") -> list[dict[str, Any]]:
     encoder = an_encoder(view=view)
-    return told(encoder.start() + encoder.feed(Redactor(Reader(view)).feed(a_run(events)), NOW))
+    return frames_of(encoder.start() + encoder.feed(Redactor(Viewer(view)).feed(a_run(events)), NOW))
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -266,12 +277,12 @@ def test_anthropic_searches_and_runs_code(view: Any) -> None:
 def test_calls_under_one_id_and_results_of_none_are_told_apart() -> None:
     emitter = Emitter(Origin("p", "w", "m"))
     for _ in range(2):
-        emitter.whole(BuiltinToolCallPart("web_search", {"q": 1}, "same"))
-        emitter.whole(BuiltinToolReturnPart("web_search", "found", "same"))
-    emitter.whole(BuiltinToolReturnPart("web_search", "unasked", "other"))
-    emitter.whole(BuiltinToolCallPart("web_search", None, ""))
+        emitter.whole_part(BuiltinToolCallPart("web_search", {"q": 1}, "same"))
+        emitter.whole_part(BuiltinToolReturnPart("web_search", "found", "same"))
+    emitter.whole_part(BuiltinToolReturnPart("web_search", "unasked", "other"))
+    emitter.whole_part(BuiltinToolCallPart("web_search", None, ""))
     emitter.finish("stop", None)
-    frames = told(encoded(a_run(emitter.end("eof"))))
+    frames = frames_of(encoded(a_run(emitter.end("eof"))))
     segments = final(frames)["segments"]
     assert len({one["call_id"] for one in segments}) == len(segments) == 4
     assert [(one["status"], one.get("result")) for one in segments] == [
@@ -302,8 +313,8 @@ def test_a_failure_is_told_by_the_words_that_there_are_for_it() -> None:
         for content, error in FAILURES:
             with case(content):
                 emitter = Emitter(Origin("p", "w", "m"))
-                emitter.whole(BuiltinToolReturnPart("mcp_server:x", content, "b"))
+                emitter.whole_part(BuiltinToolReturnPart("mcp_server:x", content, "b"))
                 emitter.finish("stop", None)
-                frames = told(encoded(a_run(emitter.end("eof"))))
+                frames = frames_of(encoded(a_run(emitter.end("eof"))))
                 assert of(frames, "tool_result")[0].get("error") == error
                 assert segment_of(frames)["status"] == ("completed" if error is None else "failed")

@@ -16,7 +16,7 @@ from pellucid.protocols.chat.verify import RULES, verify
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.chat.chat_kit import encoded, pieces, runs, told
+from tests.chat.chat_kit import encoded, frames_of, pieces, runs
 
 Frames = list[dict[str, Any]]
 
@@ -29,12 +29,12 @@ def legal() -> Frames:
     emitter.thinking("b", "Two.", item="r", form="summary")
     emitter.text("t", "So ")
     emitter.text("t", "it is.")
-    emitter.whole(BuiltinToolCallPart("web_search", {"q": 1}, "b1"))
-    emitter.whole(BuiltinToolReturnPart("web_search", "found", "b1"))
+    emitter.whole_part(BuiltinToolCallPart("web_search", {"q": 1}, "b1"))
+    emitter.whole_part(BuiltinToolReturnPart("web_search", "found", "b1"))
     emitter.tool_call("c", "{}", name="f", call_id="c1")
     emitter.usage = Usage(1, 2, 3)
     emitter.finish("stop", None)
-    return told(encoded(run.feed(emitter.end("eof"))[0]))
+    return frames_of(encoded(run.feed(emitter.end("eof"))[0]))
 
 
 KINDS = [frame["type"] for frame in legal()]

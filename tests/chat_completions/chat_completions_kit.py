@@ -38,7 +38,7 @@ from pellucid.parts import (
 )
 from pellucid.protocols.chat_completions import Encoder, parse_request
 from pellucid.run import CallTools, Minter, Run
-from pellucid.server.openapi import components
+from pellucid.server.openapi import build_components
 from pellucid.server.stateless import TABLES
 from pellucid.settings import ModelCall
 
@@ -90,7 +90,7 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
         case "summary":
             emitter.thinking(("sum", key), text, item=("r", key // 2), form="summary")
         case "sealed":
-            emitter.whole(SealedPart(text), item=("r", key))
+            emitter.whole_part(SealedPart(text), item=("r", key))
         case "seal":
             emitter.thinking(("raw", key), signature=f"s{text}", details={"d": text})
         case "text":
@@ -113,13 +113,13 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
         case "item":
             emitter.item(("i", key), "reasoning", signature=text)
         case "builtin":
-            emitter.whole(BuiltinToolCallPart("search", {"q": 1}, "b"))
+            emitter.whole_part(BuiltinToolCallPart("search", {"q": 1}, "b"))
         case "file":
-            emitter.whole(FilePart("aGk=", "image/png"))
+            emitter.whole_part(FilePart("aGk=", "image/png"))
         case "opaque":
-            emitter.whole(OpaquePart("x", {"secret": text}))
+            emitter.whole_part(OpaquePart("x", {"secret": text}))
         case "compaction":
-            emitter.whole(CompactionPart(text, signature="sig"))
+            emitter.whole_part(CompactionPart(text, signature="sig"))
         case "fail" if key == 2:
             emitter.fail(ErrorInfo("model_error", f"broke: {text}", code="c" if text else None, param=text))
 
@@ -144,15 +144,15 @@ def run_of(script: list[Any], cause: Cause, seals: int = 0) -> tuple[list[list[E
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=SERVER_TOOLS, max_tool_calls=5)
     run.start()
     events: list[Event] = []
-    for said, reason, usage in script:
+    for turn_calls, reason, usage in script:
         emitter = Emitter(ORIGIN)
-        for call in said:
+        for call in turn_calls:
             say(emitter, *call)
         emitter.usage = usage
         emitter.finish(reason)
-        told, effects = run.feed(emitter.end(cause if said == script[-1][0] else "eof"))
-        events += told
-        if run.ended is not None:
+        turn_events, effects = run.feed(emitter.end(cause if turn_calls == script[-1][0] else "eof"))
+        events += turn_events
+        if run.run_end is not None:
             break
         [tools] = effects
         assert isinstance(tools, CallTools)
@@ -162,12 +162,12 @@ def run_of(script: list[Any], cause: Cause, seals: int = 0) -> tuple[list[list[E
             else RetryPromptPart("again", call.tool_name, call.tool_call_id)
             for at, call in enumerate(tools.calls)
         ]
-        events += run.results(results)[0]
+        events += run.add_results(results)[0]
     events += run.end(ErrorInfo("timeout", "nobody asked the model again"))
     return [[event] for event in enriched(events, seals)], run
 
 
-def told(events: list[ModelEvent]) -> list[Event]:
+def run_events(events: list[ModelEvent]) -> list[Event]:
     """One turn through a run."""
     run = Run(ModelCall("m", []), Minter(b"seed"))
     run.start()
@@ -190,13 +190,13 @@ def whole_of(batches: list[list[Event]], **kwargs: Any) -> dict[str, Any]:
     encoder.start()
     for batch in batches:
         encoder.feed(batch, NOW)
-    whole: dict[str, Any] = json.loads(msgspec.json.encode(encoder.whole))
+    whole: dict[str, Any] = json.loads(msgspec.json.encode(encoder.completion))
     return whole
 
 
 def chunks_of(stream: bytes) -> list[dict[str, Any]]:
     """The stream's chunks; `[DONE]` is checked and left out."""
-    *frames, last = SSEDecoder(limit=len(stream) + 1).feed(stream)
+    *frames, last = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     assert last.data == b"[DONE]"
     assert stream.endswith(b"data: [DONE]\n\n")
     return [json.loads(frame.data) for frame in frames]
@@ -227,15 +227,15 @@ def reasoning_of(messages: list[ModelMessage]) -> str | None:
 
 
 def content_of(messages: list[ModelMessage]) -> str | None:
-    said, apart = "", False
+    text, apart = "", False
     for message in messages:
         if isinstance(message, ModelRequest):
             apart = True
             continue
         for part in message.parts:
             if isinstance(part, TextPart) and part.content:
-                said, apart = said + ("\n\n" if apart and said else "") + shown(part.content), False
-    return said or None
+                text, apart = text + ("\n\n" if apart and text else "") + shown(part.content), False
+    return text or None
 
 
 def refusal_of(messages: list[ModelMessage]) -> str | None:
@@ -260,7 +260,10 @@ def calls_of(messages: list[ModelMessage]) -> list[tuple[str, str, str]]:
 
 @cache
 def validator(name: str) -> Any:
-    schema = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": components(TABLES["chat_completions"])}}
+    schema = {
+        "$ref": f"#/components/schemas/{name}",
+        "components": {"schemas": build_components(TABLES["chat_completions"])},
+    }
     return jsonschema.Draft202012Validator(schema)
 
 

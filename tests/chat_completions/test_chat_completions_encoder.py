@@ -15,7 +15,7 @@ from pellucid.parts import RefusalPart, SealedPart, TextPart, ThinkingPart, Tool
 from pellucid.protocols.chat_completions.verify import verify
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.text import shown
+from pellucid.text import replace_surrogates
 from tests.batching import batch_sizes, in_batches
 from tests.chat_completions.chat_completions_kit import (
     ID,
@@ -36,11 +36,11 @@ from tests.chat_completions.chat_completions_kit import (
     parts_of,
     reasoning_of,
     refusal_of,
+    run_events,
     run_of,
     same,
     say,
     says,
-    told,
     turns,
     whole_of,
 )
@@ -77,8 +77,8 @@ def test_the_official_client_adds_the_stream_up_to_the_whole_completion(
     script: list[Any], cause: Cause, sealed: int, names: Any
 ) -> None:
     batches, run = run_of(script, cause, sealed)
-    assert run.ended is not None
-    if run.ended.status == "failed":
+    assert run.run_end is not None
+    if run.run_end.status == "failed":
         return
     whole = whole_of(batches, fields=names)
     check_whole(whole)
@@ -114,7 +114,7 @@ def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, 
 def said_in(parts: list[Any]) -> tuple[str, int]:
     """The letters of the text, and how many calls there are."""
     text = "".join(part.content for part in parts if isinstance(part, TextPart))
-    return shown("".join(text.split())), sum(isinstance(part, ToolCallPart) for part in parts)
+    return replace_surrogates("".join(text.split())), sum(isinstance(part, ToolCallPart) for part in parts)
 
 
 def until(parts: list[Any], item: str, hidden: list[Any]) -> list[Any]:
@@ -127,8 +127,8 @@ def until(parts: list[Any], item: str, hidden: list[Any]) -> list[Any]:
 @given(says, st.sampled_from(["stop", "length"]), seals, st.booleans())
 def test_what_is_given_back_is_what_was_said(said: Any, reason: Any, sealed: int, streamed: bool) -> None:
     batches, run = run_of([(said, reason, Usage())], "eof", sealed)
-    assert run.ended is not None
-    if run.ended.status == "failed":
+    assert run.run_end is not None
+    if run.run_end.status == "failed":
         return
     whole = whole_of(batches)
     [choice] = whole["choices"]
@@ -175,7 +175,7 @@ def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
     for kind in (emitter.thinking, emitter.text):
         for at in range(0, len(text), size):
             kind("k", text[at : at + size])
-    chunks = chunks_of(encoded([told(emitter.end())]))
+    chunks = chunks_of(encoded([run_events(emitter.end())]))
     for name in ("reasoning", "reasoning_content", "content"):
         assert (joined(chunks, name) or "") == text
 
@@ -189,7 +189,7 @@ def batch_of(*said: tuple[str, int, str], reason: Any = "stop", usage: Usage | N
         say(emitter, *call)
     emitter.finish(reason)
     emitter.usage = usage or Usage()
-    return told(emitter.end())
+    return run_events(emitter.end())
 
 
 def deltas_of(stream: bytes) -> list[dict[str, Any]]:
@@ -202,7 +202,7 @@ def test_a_stream_as_it_is_on_the_wire() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "Let me see.")
     emitter.text("t", "42")
-    stream = encoded([told(emitter.end())], include_usage=True).decode()
+    stream = encoded([run_events(emitter.end())], include_usage=True).decode()
     head = f'{{"id":{json.dumps(ID)},"object":"chat.completion.chunk","created":{NOW},"model":"{MODEL}","choices":'
     tail = ',"finish_reason":null}],"usage":null}'
     lines = [
@@ -271,7 +271,7 @@ def a_loop() -> tuple[list[list[Event]], Run]:
     emitter.finish("tool_call")
     first, [effect] = run.feed(emitter.end())
     assert isinstance(effect, CallTools)
-    results, _ = run.results([ToolReturnPart("f0", "CANARY", "hidden")])
+    results, _ = run.add_results([ToolReturnPart("f0", "CANARY", "hidden")])
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "There it is.")
     emitter.text("t", "42", annotations=[{"type": "url_citation", "url": "u", "start_index": 0, "end_index": 2}])
@@ -312,7 +312,7 @@ def test_a_call_begins_with_its_name_and_goes_on_with_its_arguments() -> None:
     emitter.tool_call("a", '{"x"')
     emitter.tool_call("a", ":1}")
     emitter.tool_call("b", "", name="now", call_id="c2")
-    deltas = deltas_of(encoded([told(emitter.end())]))
+    deltas = deltas_of(encoded([run_events(emitter.end())]))
     assert [delta["tool_calls"][0] for delta in deltas[1:-1]] == [
         {"index": 0, "function": {"arguments": "", "name": "f"}, "id": "c1", "type": "function"},
         {"index": 0, "function": {"arguments": '{"x"'}},
@@ -343,9 +343,9 @@ def test_a_cancelled_answer_says_that_it_is_not_whole() -> None:
 def test_a_failure_keeps_what_came_and_ends_in_the_error() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "kept")
-    emitter.fail(ErrorInfo("model_error", "the model broke", code="c", param="p", said="out of memory"))
+    emitter.fail(ErrorInfo("model_error", "the model broke", code="c", param="p", upstream_message="out of memory"))
     encoder = an_encoder(include_usage=True)
-    stream = encoder.start() + encoder.feed(told(emitter.end()), NOW)
+    stream = encoder.start() + encoder.feed(run_events(emitter.end()), NOW)
     assert verify(stream) == []
     error = {"message": "the model broke: out of memory", "type": "model_error", "param": "p", "code": "c"}
     assert chunks_of(stream)[-1] == {"error": error}
@@ -377,7 +377,7 @@ def test_usage_comes_last_when_asked_for_and_what_was_not_counted_is_absent() ->
 def test_logprobs_stand_beside_their_text_and_have_every_field() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "é", logprobs=[{"token": "é", "logprob": -0.1, "bytes": None}])
-    batch = told(emitter.end())
+    batch = run_events(emitter.end())
     entry = {"token": "é", "logprob": -0.1, "bytes": [195, 169], "top_logprobs": []}
     [choice] = [chunk["choices"][0] for chunk in chunks_of(encoded([batch])) if chunk["choices"][0].get("logprobs")]
     assert (choice["delta"], choice["logprobs"]["content"]) == ({"content": "é"}, [entry])
@@ -395,7 +395,7 @@ def test_obfuscation_pads_every_delta_to_a_multiple_of_32() -> None:
     emitter = Emitter(ORIGIN)
     for at in range(40):
         emitter.text("t", "é\n" * at)
-    for chunk in chunks_of(encoded([told(emitter.end())], obfuscate=True)):
+    for chunk in chunks_of(encoded([run_events(emitter.end())], obfuscate=True)):
         text = chunk["choices"][0]["delta"].get("content")
         if text:
             assert (len(json.dumps(text, ensure_ascii=False).encode()) + len(chunk["obfuscation"])) % 32 == 0
@@ -404,7 +404,7 @@ def test_obfuscation_pads_every_delta_to_a_multiple_of_32() -> None:
 def test_very_long_text_comes_whole() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "x" * 5_000_000)
-    assert len(joined(chunks_of(encoded([told(emitter.end())])), "reasoning") or "") == 5_000_000
+    assert len(joined(chunks_of(encoded([run_events(emitter.end())])), "reasoning") or "") == 5_000_000
 
 
 def test_opaque_data_that_is_no_json_or_bottomless_is_nobody_s_trouble() -> None:
@@ -415,4 +415,4 @@ def test_opaque_data_that_is_no_json_or_bottomless_is_nobody_s_trouble() -> None
     emitter.thinking("k", "t", details={"native": deep, "what": object()})
     emitter.item("i", "reasoning", native=deep)
     emitter.fail(ErrorInfo("model_error", "broke \ud83d", native=deep))
-    assert verify(encoded([told(emitter.end())])) == []
+    assert verify(encoded([run_events(emitter.end())])) == []

@@ -7,8 +7,8 @@ import jsonschema
 import msgspec
 
 from pellucid.protocols.chat_completions import types as t
-from pellucid.server.openapi import components as schemas
-from pellucid.server.openapi import paths
+from pellucid.server.openapi import build_components as schemas
+from pellucid.server.openapi import build_path_items
 from pellucid.server.openresponses.routes import CONVERSATIONS, RESPONSES
 from pellucid.server.stateless import TABLES
 
@@ -24,7 +24,7 @@ def references(value: Any) -> list[str]:
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
     components = schemas(TABLE)
-    for ref in references([paths(TABLE), components]):
+    for ref in references([build_path_items(TABLE), components]):
         prefix, _, name = ref.rpartition("/")
         assert prefix == "#/components/schemas"
         assert name in components
@@ -37,7 +37,7 @@ def test_what_two_protocols_name_alike_is_alike() -> None:
     ours, theirs = schemas(TABLE), schemas(RESPONSES) | schemas(CONVERSATIONS)
     assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == set()
     assert ours.keys() & theirs.keys() == {"ErrorBody", "ErrorPayload"}
-    assert not paths(TABLE).keys() & (paths(RESPONSES) | paths(CONVERSATIONS)).keys()
+    assert not build_path_items(TABLE).keys() & (build_path_items(RESPONSES) | build_path_items(CONVERSATIONS)).keys()
 
 
 def test_every_field_of_the_request_is_described() -> None:

@@ -227,13 +227,13 @@ def test_a_caller_may_want_no_reasoning(body: Any, exclude: bool) -> None:
 
 def test_how_the_answer_is_to_be_sent() -> None:
     plain = request(model="m")
-    assert (plain.model, plain.stream, plain.include_usage, plain.obfuscate, plain.fields) == (
+    assert (plain.model, plain.stream, plain.include_usage, plain.obfuscate, plain.reasoning_fields) == (
         *("m", False, False, False),
         None,
     )
     options = {"include_usage": True, "include_obfuscation": True}
     asked = request(stream=True, stream_options=options, reasoning_fields="reasoning")
-    assert (asked.model, asked.stream, asked.include_usage, asked.obfuscate, asked.fields) == (
+    assert (asked.model, asked.stream, asked.include_usage, asked.obfuscate, asked.reasoning_fields) == (
         *(None, True, True, True),
         "reasoning",
     )

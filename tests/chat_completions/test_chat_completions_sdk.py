@@ -68,14 +68,16 @@ class App:
         name, _, seals = (request.model or "").partition("/")
         said, reason = SCRIPTS[name]
         batches, _ = run_of([(said, reason, Usage(9, 8, 7, 6))], "eof", int(seals or 0))
-        encoder = Encoder("chatcmpl_1", name, NOW, request.fields or "both", include_usage=request.include_usage)
+        encoder = Encoder(
+            "chatcmpl_1", name, NOW, request.reasoning_fields or "both", include_usage=request.include_usage
+        )
         if not request.stream:
             for batch in batches:
                 encoder.feed(batch, NOW)
             if encoder.error is not None:
                 await self._whole(send, status_of(encoder.error), error_body(encoder.error))
             else:
-                await self._whole(send, 200, encoder.whole)
+                await self._whole(send, 200, encoder.completion)
             return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         pieces = [encoder.start(), *(encoder.feed(batch, NOW) for batch in batches)]

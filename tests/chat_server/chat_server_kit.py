@@ -69,7 +69,7 @@ def final(body: bytes) -> dict[str, Any]:
     return event
 
 
-def said(event: dict[str, Any], type: str = "text") -> str:
+def text_of(event: dict[str, Any], type: str = "text") -> str:
     key = "combined_text" if type == "reasoning" else "text"
     return "".join(segment[key] for segment in event["segments"] if segment["type"] == type)
 
@@ -169,4 +169,4 @@ def texts(event: dict[str, Any]) -> list[tuple[str, str]]:
 
 def spoken(opened: Any) -> list[tuple[str, str, str]]:
     """Who said what in a conversation, and how that ended."""
-    return [(event["role"], said(event), event["status"]) for event in opened["events"]]
+    return [(event["role"], text_of(event), event["status"]) for event in opened["events"]]

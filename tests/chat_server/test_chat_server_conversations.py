@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pellucid.server.chat.conversations import LONGEST, title_of
-from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, said, spoken, texts, whole
+from pellucid.server.chat.conversations import AUTO_TITLE_CHARACTERS, title_of
+from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, spoken, text_of, texts, whole
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.seal_kit import MORE, name_of, plays, sent
@@ -85,7 +85,7 @@ def test_a_turn_that_failed_does_not_break_the_next(gateway: Served, upstream: U
     name = upstream.plays(script, THINKS)
     chat = me.ask(name)["conversation_id"]
     answer = me.ask(name, "And?", conversation_id=chat)
-    assert (answer["status"], said(answer)) == ("completed", LAST)
+    assert (answer["status"], text_of(answer)) == ("completed", LAST)
     told = brief(upstream_saw(upstream, name))
     assert told[0][0] == "user"
     assert told[0][1].startswith("Why?")
@@ -266,7 +266,7 @@ def test_asked_anew_it_is_a_branch_and_nothing_is_lost(gateway: Served, upstream
     assert opened["events"][0]["versions"] == [one["id"], again["id"]]
     # Another branch is looked at, and shown from now on.
     before = me.open(chat, f"?head={two['id']}")
-    assert [said(event) for event in before["events"][::2]] == ["One?", "Two?"]
+    assert [text_of(event) for event in before["events"][::2]] == ["One?", "Two?"]
     assert before["events"][2]["versions"] == [two["id"], other["id"]]
     assert me.open(chat)["events"][1]["id"] == again["id"]
     assert me.change(chat, head=two["id"]).status == 200
@@ -344,5 +344,5 @@ def test_what_other_protocols_kept_is_no_event(gateway: Served, upstream: Upstre
     ],
 )
 def test_titles(text: str, title: str) -> None:
-    assert len(title_of(text)) <= LONGEST
+    assert len(title_of(text)) <= AUTO_TITLE_CHARACTERS
     assert title_of(text) == title

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, said, texts, whole
+from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, text_of, texts, whole
 from tests.replicas.replicas_kit import Gate, Replica, config_of, replicas
 from tests.scripted import Reply, Upstream, say
 from tests.server.state_kit import hangs, serving, url_of
@@ -60,7 +60,7 @@ def test_every_cursor_gives_the_rest_on_another_replica(both: tuple[Replica, Rep
     for frame, reader in zip(came[::4], live, strict=True):
         assert reader.rest() == tail(body, frame.id)
         reader.leave()
-    assert said(final(body)) == "".join(f"word {number}. " for number in range(20))
+    assert text_of(final(body)) == "".join(f"word {number}. " for number in range(20))
     for chatter in (one, two):
         assert chatter.read(id).body == body
         for frame in whole(body)[::5]:
@@ -126,7 +126,7 @@ def test_a_replica_that_dies_loses_nothing_that_came(mortal: tuple[Replica, Repl
             event = final(follower.rest())
     assert (event["status"], texts(event)) == ("failed", [("reasoning", "thought 0. thought 1. thought 2. ")])
     assert Chatter(two).open(chat)["events"][1] == event
-    assert said(Chatter(two).ask(upstream.plays(THINKS), conversation_id=chat)) == "It is 42. "
+    assert text_of(Chatter(two).ask(upstream.plays(THINKS), conversation_id=chat)) == "It is 42. "
 
 
 def test_restarted_in_the_middle(upstream: Upstream, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pellucid.parts import Origin
 from pellucid.runs import driving
 from pellucid.settings import ModelCall
 from pellucid.storage import StoreError
-from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, said, texts, whole
+from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, text_of, texts, whole
 from tests.pushing import ScriptedStream
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
@@ -382,7 +382,7 @@ def test_one_question_at_a_time(gateway: Served, upstream: Upstream) -> None:
         assert refused(me.asks(upstream.plays(THINKS), replaces=event_id(stream)), 409)[0] == "conversation_busy"
         me.cancel(event_id(stream))
         stream.rest()
-    assert said(me.ask(upstream.plays(THINKS), conversation_id=chat)) == LAST
+    assert text_of(me.ask(upstream.plays(THINKS), conversation_id=chat)) == LAST
 
 
 @pytest.mark.parametrize("after", ["", "-1", "x", "1.5", "9" * 17])
@@ -403,5 +403,5 @@ def test_what_anybody_may_write(gateway: Served, upstream: Upstream) -> None:
             assert refused(reply, 400)[1] == "text"
             continue
         opened = me.open(final(reply.body)["conversation_id"])
-        assert said(opened["events"][0]) == text
+        assert text_of(opened["events"][0]) == text
         assert 1 <= len(opened["conversation"]["title"]) <= 80

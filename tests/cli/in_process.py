@@ -22,7 +22,7 @@ from typing import Protocol
 import pytest
 from click.testing import CliRunner
 
-from pellucid.cli.http_server import Server
+from pellucid.cli.http_server import GatewayServer
 from pellucid.cli.main import main
 from pellucid.server.app import Gateway
 from pellucid.telemetry import log
@@ -55,7 +55,7 @@ def run_command(
     return subprocess.CompletedProcess(args, done.exit_code, done.stdout_bytes, done.stderr_bytes)
 
 
-class _Server(Server):
+class _Server(GatewayServer):
     """A server that is stopped by `handle_exit` alone: the system gives signals to a main thread only."""
 
     @contextmanager
@@ -68,7 +68,7 @@ class ServingThread:
 
     def __init__(self, args: tuple[str, ...], patch: pytest.MonkeyPatch) -> None:
         self._stderr = io.BytesIO()
-        self._server: Server | None = None
+        self._server: GatewayServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._status: object = None
         patch.setattr("pellucid.cli.http_server.Server", self._make_server)
@@ -77,7 +77,7 @@ class ServingThread:
         self._thread.start()
 
     @property
-    def said(self) -> bytes:
+    def stderr_bytes(self) -> bytes:
         """What it has written to standard error so far."""
         return self._stderr.getvalue()
 
@@ -86,14 +86,14 @@ class ServingThread:
         """The port that it says it listens on."""
         wait_until(lambda: self._found_port() or not self._thread.is_alive(), "it listens")
         found = self._found_port()
-        assert found, f"it did not start: {self.said.decode()}"
+        assert found, f"it did not start: {self.stderr_bytes.decode()}"
         return int(found[1])
 
     def until(self, text: bytes) -> str:
         """Wait until standard error holds `text`; all of it so far."""
-        wait_until(lambda: text in self.said or not self._thread.is_alive(), f"it says {text!r}")
-        assert text in self.said, self.said.decode()
-        return self.said.decode()
+        wait_until(lambda: text in self.stderr_bytes or not self._thread.is_alive(), f"it says {text!r}")
+        assert text in self.stderr_bytes, self.stderr_bytes.decode()
+        return self.stderr_bytes.decode()
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """What a signal does."""
@@ -104,8 +104,8 @@ class ServingThread:
     def end(self) -> tuple[object, str]:
         """Wait for the end; the exit status, and all that it wrote to standard error."""
         self._thread.join(LIMIT_SECONDS)
-        assert not self._thread.is_alive(), f"it does not end: {self.said.decode()}"
-        return self._status, self.said.decode()
+        assert not self._thread.is_alive(), f"it does not end: {self.stderr_bytes.decode()}"
+        return self._status, self.stderr_bytes.decode()
 
     def close(self) -> None:
         """End it at once, if it has not ended."""
@@ -115,9 +115,9 @@ class ServingThread:
         self.end()
 
     def _found_port(self) -> re.Match[bytes] | None:
-        return re.search(rb"http://127\.0\.0\.1:(\d+)", self.said)
+        return re.search(rb"http://127\.0\.0\.1:(\d+)", self.stderr_bytes)
 
-    def _make_server(self, gateway: Gateway) -> Server:
+    def _make_server(self, gateway: Gateway) -> GatewayServer:
         self._loop = asyncio.get_running_loop()
         self._server = _Server(gateway)
         return self._server

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from pellucid.cli.decode import NATIVE, guess_content_type, is_native
+from pellucid.cli.decode import NATIVE_PROVIDERS, guess_content_type, is_native
 from pellucid.cli.main import main
-from pellucid.cli.translate import run_of, translated
+from pellucid.cli.translate import decode_run, encode_run
 from pellucid.events import ModelEvent
 from pellucid.parts import Origin
 from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS
@@ -26,7 +26,7 @@ from tests.scripted import delta, event
 SAID = [
     (name, dialect, chunks)
     for name, row in CLIENT_PROTOCOLS.items()
-    for dialect, chunks in product(row.dialects or ("",), (False, True) if row.chunks else (False,))
+    for dialect, chunks in product(row.dialects or ("",), (False, True) if row.supports_chunks else (False,))
 ]
 """Every way there is to tell a run."""
 
@@ -46,7 +46,9 @@ recorded = pytest.mark.needs("recordings")
 def read(recording: Path, *cuts: int) -> Iterator[list[ModelEvent]]:
     """The events of a recorded answer that was read in pieces."""
     provider, body = recording.parent.name, (recording / "response.body").read_bytes()
-    row = builtin_profiles()[NATIVE[provider] if provider in NATIVE and is_native(None, body) else provider]
+    row = builtin_profiles()[
+        NATIVE_PROVIDERS[provider] if provider in NATIVE_PROVIDERS and is_native(None, body) else provider
+    ]
     kind = _types().get(f"{provider}/{recording.name}") or guess_content_type(body)
     decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), kind)
     for start, stop in zip((0, *cuts), (*cuts, len(body)), strict=True):
@@ -65,9 +67,9 @@ def broken(recording: Path, *cuts: int) -> list[str]:
     found = []
     for protocol, dialect, chunks in SAID:
         row = CLIENT_PROTOCOLS[protocol]
-        told = translated(row, run_of(read(recording, *cuts)), dialect, chunks=chunks)
-        found += [f"{protocol} {dialect} {chunks}: {rule}" for rule in row.check(told.stream, dialect)]
-        assert (told.whole is not None) == (row.whole is not None)
+        told = encode_run(row, decode_run(read(recording, *cuts)), dialect, chunks=chunks)
+        found += [f"{protocol} {dialect} {chunks}: {rule}" for rule in row.verify(told.stream, dialect)]
+        assert (told.whole is not None) == (row.response_of is not None)
     return found
 
 
@@ -145,8 +147,8 @@ def test_what_a_protocol_has_not_is_said_with_what_it_has(args: list[str], says:
 @pytest.mark.parametrize(("protocol", "dialect", "chunks"), SAID)
 def test_the_check_names_the_rule_that_is_broken(protocol: str, dialect: str, chunks: bool) -> None:
     row = CLIENT_PROTOCOLS[protocol]
-    stream = translated(row, run_of([[], []]), dialect, chunks=chunks).stream
+    stream = encode_run(row, decode_run([[], []]), dialect, chunks=chunks).stream
     first = stream.partition(b"\n\n")[0] + b"\n\n"
     rules = {"agui": "start", "ai-sdk": "life", "chat": "frame", "chat_completions": "life", "openresponses": "life"}
-    assert any(f"{rules[protocol]}" in rule.split(" (")[0] for rule in row.check(first + stream, dialect))
-    assert row.check(b"data: nonsense\n\n", dialect)
+    assert any(f"{rules[protocol]}" in rule.split(" (")[0] for rule in row.verify(first + stream, dialect))
+    assert row.verify(b"data: nonsense\n\n", dialect)

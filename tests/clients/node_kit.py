@@ -26,20 +26,24 @@ class Node:
         (directory / "node_modules").symlink_to(installed(HERE) / "node_modules")
 
     def run(
-        self, module: str, function: str, given: Mapping[str, Any], told: Callable[[str], None] = lambda what: None
+        self,
+        module: str,
+        function: str,
+        arguments: Mapping[str, Any],
+        on_progress: Callable[[str], None] = lambda what: None,
     ) -> Any:
         """What the function gives; what it tells meanwhile goes to `told`."""
-        command = ["node", "run.mjs", module, function, json.dumps(given)]
+        command = ["node", "run.mjs", module, function, json.dumps(arguments)]
         with subprocess.Popen(
             command, cwd=self._directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             for line in process.stdout:
-                said = json.loads(line)
-                if "told" in said:
-                    told(said["told"])
+                message = json.loads(line)
+                if "told" in message:
+                    on_progress(message["told"])
                 else:
                     process.wait(SECONDS)
-                    return said["gave"]
+                    return message["gave"]
             raise AssertionError(f"{module}.{function}: {process.stderr.read()}")

@@ -113,8 +113,8 @@ class Conversation:
         else:
             while await run.read() is not None:
                 pass
-        assert run.run.ended is not None
-        assert run.run.ended.status == ("cancelled" if act.cut else "completed"), run.run.ended
+        assert run.run.run_end is not None
+        assert run.run.run_end.status == ("cancelled" if act.cut else "completed"), run.run.run_end
         self.messages += run.run.messages
         said = upstream.answers[-1]
         self._latest = said

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.egress.connector import EgressConnector, fetch
 from pellucid.egress.httpx import EgressTransport, cause_of
-from pellucid.egress.policy import special
+from pellucid.egress.policy import special_purpose
 from pellucid.errors import ConfigError
 from tests.cases import Cases
 from tests.examples import many
@@ -128,20 +128,20 @@ def test_an_address_that_is_not_public() -> None:
     with Cases() as case:
         for address in NOT_PUBLIC.split():
             with case(address):
-                assert special(ipaddress.ip_address(address))
+                assert special_purpose(ipaddress.ip_address(address))
 
 
 def test_an_address_that_is_public() -> None:
     with Cases() as case:
         for address in PUBLIC.split():
             with case(address):
-                assert special(ipaddress.ip_address(address)) is None
+                assert special_purpose(ipaddress.ip_address(address)) is None
 
 
 @many
 @given(st.ip_addresses())
 def test_python_s_own_table_knows_no_special_address_that_ours_does_not(address: Any) -> None:
-    if special(address) is None:
+    if special_purpose(address) is None:
         means = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None) or address
         if means in ipaddress.ip_network("64:ff9b::/96"):
             means = ipaddress.IPv4Address(int(means) & 0xFFFFFFFF)
@@ -156,7 +156,7 @@ def test_an_address_is_judged_alike_however_it_is_wrapped(address: ipaddress.IPv
     wrapped = [(0xFFFF << 32) | number, (0xFFFF << 48) | number, (0x64FF9B << 96) | number]
     wrapped.append((0x2002 << 112) | (number << 80))
     for one in wrapped:
-        assert special(ipaddress.IPv6Address(one)) == special(address)
+        assert special_purpose(ipaddress.IPv6Address(one)) == special_purpose(address)
 
 
 # --- URLs --------------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ async def test_a_nasty_url_is_refused_without_a_connection() -> None:
 @given(st.text(max_size=30) | st.from_regex(r"\Ahttps?://[^/]{0,20}/.{0,5}", fullmatch=True))
 def test_any_text_is_a_url_that_may_be_fetched_or_a_refusal(text: str) -> None:
     try:
-        url = EgressPolicy().check(text)
+        url = EgressPolicy().check_url(text)
     except EgressError as error:
         assert error.info.code in ("bad_url", "egress_refused")  # noqa: PT017
     else:
@@ -226,7 +226,7 @@ def test_any_text_is_a_url_that_may_be_fetched_or_a_refusal(text: str) -> None:
 def test_an_unknown_host_and_a_private_one_are_told_apart_to_nobody() -> None:
     async def told(host: str) -> str:
         with pytest.raises(EgressError) as raised:
-            await EgressPolicy(resolve=Names(private_test=[["10.0.0.1"]])).addresses(host)
+            await EgressPolicy(resolve=Names(private_test=[["10.0.0.1"]])).allowed_addresses(host)
         return raised.value.info.message.replace(host, "?")
 
     assert asyncio.run(told("private.test")) == asyncio.run(told("unknown.test"))
@@ -297,7 +297,7 @@ async def test_a_name_that_becomes_private_is_refused_at_its_next_connection(ser
 async def test_of_a_name_s_addresses_only_the_allowed_ones_are_tried(server: Server) -> None:
     names = Names(mixed_test=[["10.0.0.1", "127.0.0.1", "::1"]])
     policy = EgressPolicy(["127.0.0.1"], resolve=names)
-    assert [str(address) for address in await policy.addresses("mixed.test")] == ["127.0.0.1"]
+    assert [str(address) for address in await policy.allowed_addresses("mixed.test")] == ["127.0.0.1"]
     await get(policy, server.url("/image", "mixed.test"))
 
 

@@ -77,10 +77,10 @@ def stored(envelope: Envelope) -> Envelope:
     return msgspec.json.decode(msgspec.json.encode(envelope), type=Envelope)
 
 
-def refused(do: Callable[..., object], *given: Any) -> EnvelopeError | None:
+def refused(do: Callable[..., object], *args: Any) -> EnvelopeError | None:
     """With what error, if at all."""
     try:
-        do(*given)
+        do(*args)
     except EnvelopeError as error:
         return error
     return None

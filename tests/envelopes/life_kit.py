@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import Defaults, Envelope, read
 from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings
-from pellucid.envelopes.reasoning import Verdict
+from pellucid.envelopes.reasoning import LifecycleVerdict
 from tests.envelopes.seed_flows import FLOWS
 
 _fresh = itertools.count()
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-def said(
+def envelope_of(
     kind: str,
     context: str | None = None,
     *,
@@ -56,7 +56,7 @@ def said(
     )
 
 
-def told(life: Lifecycle, *envelopes: Envelope) -> list[Verdict]:
+def feed_all(life: Lifecycle, *envelopes: Envelope) -> list[LifecycleVerdict]:
     return [life.feed(envelope) for envelope in envelopes]
 
 
@@ -64,11 +64,11 @@ def life(**settings: Any) -> Lifecycle:
     return Lifecycle(LifecycleSettings(**settings))
 
 
-def code(verdict: Verdict) -> str | None:
+def code(verdict: LifecycleVerdict) -> str | None:
     return None if verdict.error is None else verdict.error.code
 
 
-def flags(verdict: Verdict) -> set[str]:
+def flags(verdict: LifecycleVerdict) -> set[str]:
     return {flag.code for flag in verdict.flags}
 
 
@@ -97,7 +97,7 @@ def conversations(max_size: int = 30, senders: list[str] = SENDERS) -> st.Search
 def _envelopes(senders: list[str]) -> st.SearchStrategy[Envelope]:
     name = st.sampled_from([*IDS, "label"])
     return st.builds(
-        said,
+        envelope_of,
         st.sampled_from(sorted(KINDS)),
         st.none() | st.sampled_from(PATHS),
         by=st.sampled_from([*senders, "system:gateway"]),

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.capability import covered, read_capabilities, read_capability
-from pellucid.envelopes.patterns import allows, covers, read
-from pellucid.envelopes.regex import OutOfSteps, Steps
+from pellucid.envelopes.capability import is_covered, read_capabilities, read_capability
+from pellucid.envelopes.patterns import allows, covers, read_pattern
+from pellucid.envelopes.regex import StepBudget, StepBudgetExceeded
 from tests.cases import Cases
 from tests.examples import many
 
@@ -33,14 +33,14 @@ PATTERNS = st.recursive(
 )
 
 
-def _steps() -> Steps:
-    return Steps(200_000)
+def _steps() -> StepBudget:
+    return StepBudget(200_000)
 
 
 @many
 @given(PATTERNS, PATTERNS, st.lists(VALUES, min_size=4, max_size=12))
 def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -> None:
-    a, b = read(wide, "a"), read(narrow, "b")
+    a, b = read_pattern(wide, "a"), read_pattern(narrow, "b")
     if covers(a, b, _steps()):
         for value in [*values, *_WORDS]:
             assert allows(a, value, _steps()) or not allows(b, value, _steps()), (wide, narrow, value)
@@ -48,19 +48,19 @@ def test_what_is_covered_is_allowed(wide: Any, narrow: Any, values: list[Any]) -
 
 @given(PATTERNS)
 def test_everything_covers_itself(written: Any) -> None:
-    assert covers(read(written, "a"), read(written, "b"), _steps())
+    assert covers(read_pattern(written, "a"), read_pattern(written, "b"), _steps())
 
 
 def test_of_texts_it_never_says_what_is_not_true() -> None:
     """Where it says yes, no text tells the two apart."""
     texts = [*_TEXTS, "a/b*", "a/b/*", "a/?b", "a/**/b", "a/.b/*", "a**", "a/***", "*a", "b/*", "!a/**", "!b?", "!ab"]
     short = ["", *(x + y + z + w for x in "ab/.c" for y in ["", *"ab/."] for z in ["", *"ab/."] for w in ["", *"b/."])]
-    allowed = {text: {one for one in short if allows(read(text, "a"), one, _steps())} for text in texts}
+    allowed = {text: {one for one in short if allows(read_pattern(text, "a"), one, _steps())} for text in texts}
     said = 0
     with Cases() as case:
         for wide, narrow in itertools.product(texts, repeat=2):
             with case(f"{wide} covers {narrow}"):
-                if covers(read(wide, "a"), read(narrow, "b"), _steps()):
+                if covers(read_pattern(wide, "a"), read_pattern(narrow, "b"), _steps()):
                     said += 1
                     assert allowed[narrow] <= allowed[wide]
     assert said > len(texts), "each covers itself, and some cover others"
@@ -128,14 +128,14 @@ def test_capabilities() -> None:
     with Cases() as case:
         for wide, narrow, expected in COVERS:
             with case(f"{wide} covers {narrow}"):
-                assert covered([read_capability(wide)], read_capability(narrow), _steps()) is expected
+                assert is_covered([read_capability(wide)], read_capability(narrow), _steps()) is expected
 
 
 def test_several_holdings_cover_what_none_does_alone() -> None:
     held = read_capabilities(["chat", "mcp/request", "reasoning/start", "reasoning/step"])
-    assert covered(held, read_capability({"kind": ["chat", "mcp/request"]}), _steps())
-    assert covered(held, read_capability({"kind": ["reasoning/start", "reasoning/thought"]}), _steps())
-    assert not covered(held, read_capability("reasoning/*"), _steps())
+    assert is_covered(held, read_capability({"kind": ["chat", "mcp/request"]}), _steps())
+    assert is_covered(held, read_capability({"kind": ["reasoning/start", "reasoning/thought"]}), _steps())
+    assert not is_covered(held, read_capability("reasoning/*"), _steps())
 
 
 KINDS = ["chat", "chat/cancel", "mcp/request", "mcp/response", "reasoning/start", "reasoning/thought"]
@@ -164,7 +164,7 @@ def test_what_covered_allows_one_of_the_holdings_allows(
     held: list[Any], wanted: Any, envelopes: list[Envelope]
 ) -> None:
     holdings, one = read_capabilities(held), read_capability(wanted)
-    if covered(holdings, one, _steps()):
+    if is_covered(holdings, one, _steps()):
         for envelope in envelopes:
             if one.allows(envelope, _steps()):
                 assert any(capability.allows(envelope, _steps()) for capability in holdings)
@@ -173,6 +173,6 @@ def test_what_covered_allows_one_of_the_holdings_allows(
 def test_what_would_take_too_long_is_not_covered() -> None:
     wide = read_capability({"kind": "chat", "payload": {"**": {"**": "x*"}}})
     narrow = read_capability({"kind": "chat", "payload": {f"{n}": {"a": {"b": "y"}} for n in range(60)}})
-    with pytest.raises(OutOfSteps):
-        covers(wide.payload or read({}, "x"), narrow.payload or read({}, "x"), Steps(100))
-    assert not covered([wide], narrow, Steps(100))
+    with pytest.raises(StepBudgetExceeded):
+        covers(wide.payload or read_pattern({}, "x"), narrow.payload or read_pattern({}, "x"), StepBudget(100))
+    assert not is_covered([wide], narrow, StepBudget(100))

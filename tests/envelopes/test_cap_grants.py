@@ -14,15 +14,15 @@ from pellucid.envelopes.capability import Capability, read_capabilities
 from pellucid.envelopes.grants import (
     MAX_CAPABILITIES,
     MAX_GRANTS,
-    Acknowledged,
-    Granted,
+    GrantAcknowledged,
+    GrantAdded,
     GrantEnded,
-    Invited,
-    Kicked,
     Ledger,
+    ParticipantInvited,
+    ParticipantKicked,
     Ruling,
 )
-from pellucid.envelopes.regex import Steps
+from pellucid.envelopes.regex import StepBudget
 from tests.cases import Cases
 from tests.examples import by_circle
 
@@ -55,7 +55,7 @@ def kick(sender: str, name: str) -> Envelope:
 def space(**doors: list[Any]) -> Ledger:
     ledger = Ledger()
     for name, written in doors.items():
-        ledger.door(name, read_capabilities(written))
+        ledger.configure_participant(name, read_capabilities(written))
     return ledger
 
 
@@ -80,7 +80,7 @@ def may(ledger: Ledger, who: str, kind: str, payload: dict[str, Any] | None = No
 def test_a_grant_is_held_until_it_is_revoked_by_its_id() -> None:
     ledger = space(admin=["*"], bob=["chat"])
     given = grant("admin", "bob", "reasoning/*", id="g1")
-    assert [type(event) for event in fine(ledger.feed(given))] == [Granted]
+    assert [type(event) for event in fine(ledger.feed(given))] == [GrantAdded]
     decision = ledger.decide(say("bob", "reasoning/start"))
     assert (decision.allowed, decision.by, decision.source) == (True, {"kind": "reasoning/*"}, "g1")
     (ended,) = fine(ledger.feed(revoke("admin", recipient="bob", grant_id="g1")))
@@ -150,7 +150,7 @@ def test_who_was_granted_something_may_always_acknowledge_it_and_nobody_else() -
     ledger = space(admin=["*"], bob=["chat"], eve=["chat"])
     fine(ledger.feed(grant("admin", "bob", "mcp/*", id="g1")))
     ack: dict[str, Any] = {"payload": {"status": "accepted"}, "correlation_id": ("g1",)}
-    assert fine(ledger.feed(say("bob", "capability/grant-ack", **ack))) == (Acknowledged("g1", "bob"),)
+    assert fine(ledger.feed(say("bob", "capability/grant-ack", **ack))) == (GrantAcknowledged("g1", "bob"),)
     assert ledger.grants["g1"].acknowledged
     assert refused(ledger.feed(say("eve", "capability/grant-ack", **ack))) == ("capability_violation", "kind")
     assert refused(ledger.feed(say("admin", "capability/grant-ack", **ack))) == ("not_found", "correlation_id")
@@ -191,7 +191,7 @@ def test_what_was_given_at_the_door_only_the_door_takes_back() -> None:
     ledger = space(admin=["*"], bob=["chat"])
     assert refused(ledger.feed(revoke("admin", recipient="bob", capabilities=["chat"])))[0] == "not_found"
     assert may(ledger, "bob", "chat")
-    ledger.door("bob", ())
+    ledger.configure_participant("bob", ())
     assert not may(ledger, "bob", "chat")
 
 
@@ -223,10 +223,10 @@ def test_two_grants_do_not_hold_each_other_up() -> None:
 def test_a_narrower_door_ends_what_was_given_through_the_wider() -> None:
     ledger = space(admin=["*"], bob=[])
     fine(ledger.feed(grant("admin", "bob", "mcp/*", "chat")))
-    (ended,) = ledger.door("admin", read_capabilities(["chat", "capability/*"]))
+    (ended,) = ledger.configure_participant("admin", read_capabilities(["chat", "capability/*"]))
     assert isinstance(ended, GrantEnded)
     assert (may(ledger, "bob", "chat"), may(ledger, "bob", "mcp/request")) == (True, False)
-    (shut,) = ledger.shut("admin")
+    (shut,) = ledger.remove_configured("admin")
     assert isinstance(shut, GrantEnded)
     assert shut.why == "source_ended"
 
@@ -237,10 +237,10 @@ def test_a_narrower_door_ends_what_was_given_through_the_wider() -> None:
 def test_who_is_invited_holds_what_the_invitation_brings() -> None:
     ledger = space(admin=["*"])
     invited, granted = fine(ledger.feed(invite("admin", "new", "chat", "mcp/proposal")))
-    assert invited == Invited("new", "admin", "created")
-    assert isinstance(granted, Granted)
+    assert invited == ParticipantInvited("new", "admin", "created")
+    assert isinstance(granted, GrantAdded)
     assert may(ledger, "new", "mcp/proposal")
-    assert fine(ledger.feed(invite("admin", "new", "*"))) == (Invited("new", "admin", "already_exists"),)
+    assert fine(ledger.feed(invite("admin", "new", "*"))) == (ParticipantInvited("new", "admin", "already_exists"),)
     assert not may(ledger, "new", "mcp/request")
 
 
@@ -256,11 +256,11 @@ def test_who_is_kicked_is_out_with_all_they_gave() -> None:
     ledger = space(admin=["*"], bob=["chat", "capability/grant"], cat=[])
     fine(ledger.feed(grant("bob", "cat", "chat")))
     kicked, ended = fine(ledger.feed(kick("admin", "bob")))
-    assert kicked == Kicked("bob", "admin")
+    assert kicked == ParticipantKicked("bob", "admin")
     assert (ended.recipient, ended.why) == ("cat", "source_ended")
     assert not ledger.is_member("bob")
     assert refused(ledger.feed(say("bob", "chat")))[0] == "capability_violation"
-    ledger.door("bob", read_capabilities(["chat"]))
+    ledger.configure_participant("bob", read_capabilities(["chat"]))
     assert not may(ledger, "bob", "chat")
     fine(ledger.feed(invite("admin", "bob")))
     assert may(ledger, "bob", "chat")
@@ -270,7 +270,7 @@ def test_nobody_kicks_or_lets_back_in_who_may_do_more_to_others() -> None:
     ledger = space(admin=["*"], mod=["space/kick", "space/invite"], bob=["mcp/*", "chat"])
     assert refused(ledger.feed(kick("mod", "admin"))) == ("forbidden", "payload.participant_id")
     fine(ledger.feed(kick("mod", "bob")))
-    ledger.door("root", read_capabilities(["*"]))
+    ledger.configure_participant("root", read_capabilities(["*"]))
     fine(ledger.feed(kick("root", "admin")))
     assert refused(ledger.feed(invite("mod", "admin"))) == ("forbidden", "payload.participant_id")
     fine(ledger.feed(invite("mod", "bob")))
@@ -286,17 +286,17 @@ def test_the_gateway_may_do_anything() -> None:
 
 def test_what_everybody_holds() -> None:
     ledger = Ledger(read_capabilities(["mcp/response"]))
-    ledger.door("bob", ())
+    ledger.configure_participant("bob", ())
     assert may(ledger, "bob", "mcp/response")
     assert not may(ledger, "stranger", "mcp/response")
 
 
 def test_rights_that_nobody_sends_are_held_like_others() -> None:
     ledger = space(admin=["*"], bob=["chat"])
-    assert (ledger.may("admin", "space/observe"), ledger.may("bob", "space/observe")) == (True, False)
+    assert (ledger.holds_right("admin", "space/observe"), ledger.holds_right("bob", "space/observe")) == (True, False)
     fine(ledger.feed(grant("admin", "bob", "space/observe")))
-    assert ledger.may("bob", "space/observe")
-    assert not ledger.may("stranger", "space/observe")
+    assert ledger.holds_right("bob", "space/observe")
+    assert not ledger.holds_right("stranger", "space/observe")
 
 
 # --- whatever happens
@@ -367,7 +367,7 @@ _PROBES = [
 def _do(ledger: Ledger, number: int, step: tuple[Any, ...]) -> None:
     what, who, *rest = step
     if what == "door":
-        ledger.door(who, read_capabilities(rest[0]))
+        ledger.configure_participant(who, read_capabilities(rest[0]))
         return
     match what, *rest:
         case "grant", recipient, written:
@@ -388,11 +388,11 @@ def _do(ledger: Ledger, number: int, step: tuple[Any, ...]) -> None:
 
 def _could(ledger: Ledger, who: str, probe: Envelope, doors: dict[str, tuple[Capability, ...]], before: int) -> bool:
     """Whether they hold it from the door, or from somebody who could when they gave it: told from the grants alone."""
-    if who in doors and any(one.allows(probe, Steps(10_000)) for one in doors[who]):
+    if who in doors and any(one.allows(probe, StepBudget(10_000)) for one in doors[who]):
         return True
     return any(
         grant.recipient == who
-        and any(one.allows(probe, Steps(10_000)) for one in grant.capabilities)
+        and any(one.allows(probe, StepBudget(10_000)) for one in grant.capabilities)
         and _could(ledger, grant.by, probe, doors, place)
         for place, grant in enumerate(list(ledger.grants.values())[:before])
     )

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.capability import Held, decide, read_capabilities, read_capability
-from pellucid.envelopes.regex import Steps
+from pellucid.envelopes.capability import HeldCapability, decide, read_capabilities, read_capability
+from pellucid.envelopes.regex import StepBudget
 from pellucid.errors import RequestError
 from tests.cases import Cases
 
@@ -18,7 +18,7 @@ def sent(kind: str, payload: dict[str, Any] | None = None, to: tuple[str, ...] =
 
 
 def allowed(capability: Any, envelope: Envelope) -> bool:
-    return read_capability(capability).allows(envelope, Steps(100_000))
+    return read_capability(capability).allows(envelope, StepBudget(100_000))
 
 
 def call(name: Any = "read_file", **arguments: Any) -> dict[str, Any]:
@@ -192,8 +192,8 @@ def test_with_to_every_target_must_be_allowed(to: Any, targets: tuple[str, ...],
     assert allowed({"kind": "chat", "to": to}, sent("chat", to=targets)) is expected
 
 
-def held(*written: Any) -> list[Held]:
-    return [Held(one, "door") for one in read_capabilities(written)]
+def held(*written: Any) -> list[HeldCapability]:
+    return [HeldCapability(one, "door") for one in read_capabilities(written)]
 
 
 def test_the_first_match_decides_and_is_named() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.envelopes import DialectName, Envelope, EnvelopeError, Join, encode, join_in, load, read, write
+from pellucid.envelopes import DialectName, Envelope, EnvelopeError, Join, decode_frame, encode, parse_join, read, write
 from tests.cases import Cases
 from tests.envelopes.envelope_kit import DEFAULTS, NOW, dialects, envelopes, refused, stored
 
@@ -167,7 +167,7 @@ def test_the_refused_one_is_named() -> None:
     failed = refused(read, {"id": "msg-7", "kind": "chat", "context": "../x"}, None, DEFAULTS)
 
     assert failed is not None
-    assert (failed.about, failed.attempted_kind) == ("msg-7", "chat")
+    assert (failed.envelope_id, failed.attempted_kind) == ("msg-7", "chat")
 
 
 def test_without_a_gateway_behind_it_nothing_may_be_missing() -> None:
@@ -190,14 +190,14 @@ def test_the_frame_that_mews_client_sends_first() -> None:
     frame = {"type": "join", "space": "demo", "token": "secret", "participantId": "human", "capabilities": []}
     wrapped = {"protocol": "mew/v0.4", "kind": "system/join", "payload": frame | {"after_seq": 7}}
 
-    assert join_in(load(json.dumps(frame))) == Join("demo", "secret", "human")
-    assert join_in(load(wrapped)) == Join("demo", "secret", "human", 7, dialect="mew/v0.4")
-    assert join_in(load({"kind": "chat", "type": "join"})) is None
-    assert "secret" not in repr(join_in(load(frame)))
+    assert parse_join(decode_frame(json.dumps(frame))) == Join("demo", "secret", "human")
+    assert parse_join(decode_frame(wrapped)) == Join("demo", "secret", "human", 7, dialect="mew/v0.4")
+    assert parse_join(decode_frame({"kind": "chat", "type": "join"})) is None
+    assert "secret" not in repr(parse_join(decode_frame(frame)))
 
 
 @given(anything, st.sampled_from(["space", "token", "participantId", "after_seq", "view", "dialect", "payload"]))
 def test_any_join_is_read_or_refused(value: Any, at: str) -> None:
     for frame in ({"type": "join", at: value}, {"kind": "system.join", "payload": {at: value}}):
-        failed = refused(lambda frame=frame: join_in(load(frame)))
+        failed = refused(lambda frame=frame: parse_join(decode_frame(frame)))
         assert failed is None or (failed.info.param is not None and failed.info.code is not None)

@@ -12,8 +12,8 @@ from pellucid.envelopes import (
     DialectName,
     EnvelopeError,
     Present,
-    dialect_named,
     kinds,
+    parse_dialect,
     payloads,
     read,
     said,
@@ -70,7 +70,7 @@ def test_where_people_put_their_words(kind: str, payload: dict[str, Any], words:
 
 def test_typed_payloads_read_what_is_known() -> None:
     flow = _flow("option_4")
-    start, hypothesis, conclusion = (kinds.typed(flow[at].kind, flow[at].payload) for at in (1, 8, 10))
+    start, hypothesis, conclusion = (kinds.decode_payload(flow[at].kind, flow[at].payload) for at in (1, 8, 10))
 
     assert isinstance(start, payloads.Start)
     assert (start.triggered_by, start.approach) == ("user-request", "security-first analysis")
@@ -79,14 +79,16 @@ def test_typed_payloads_read_what_is_known() -> None:
     assert isinstance(conclusion, payloads.Conclusion)
     assert conclusion.key_factors is not None
     assert len(conclusion.key_factors) == 3
-    metadata = kinds.typed("reasoning/start", _flow("metadata")[0].payload)
+    metadata = kinds.decode_payload("reasoning/start", _flow("metadata")[0].payload)
     assert isinstance(metadata, payloads.Start)
     assert metadata.metadata == payloads.Metadata("security-first", "30s", 0.7)
 
 
 def test_every_reasoning_kind_is_in_the_table() -> None:
-    assert kinds.KINDS.keys() >= kinds.STEPS
-    assert all(kinds.normal(kind) == kinds.normal(kind.replace("/", ".")) == kind for kind in kinds.KINDS)
+    assert kinds.KINDS.keys() >= kinds.STEP_KINDS
+    assert all(
+        kinds.normalize_kind(kind) == kinds.normalize_kind(kind.replace("/", ".")) == kind for kind in kinds.KINDS
+    )
 
 
 def test_a_kind_in_the_table_is_shown_and_searched_like_the_rest_of_its_family() -> None:
@@ -104,12 +106,12 @@ def test_a_dialect_by_any_of_its_names() -> None:
     with Cases() as case:
         for name, dialect in [*names, ("meup/v0.1", "meup-draft"), ("mew/v0.3", "mew/v0.4"), ("mew", "mew/v0.4")]:
             with case(name):
-                assert dialect_named(name) == dialect
+                assert parse_dialect(name) == dialect
 
 
 def test_a_name_that_nobody_speaks() -> None:
     with pytest.raises(EnvelopeError, match=r"^dialect: 'mew/0.4' is not spoken here; did you mean 'mew/v0.4'\?$"):
-        dialect_named("mew/0.4", "dialect")
+        parse_dialect("mew/0.4", "dialect")
 
 
 @pytest.mark.parametrize("name", ["system:gateway", "System:x", "", "a\nb", "x" * 256, 5, None])
@@ -136,7 +138,7 @@ def test_a_welcome_in_every_dialect(dialect: DialectName) -> None:
         "active_streams": [],
         "head_seq": 41,
     }
-    assert kinds.typed(read(frame).kind, read(frame).payload) == payloads.Welcome(YOU, (OTHER,))
+    assert kinds.decode_payload(read(frame).kind, read(frame).payload) == payloads.Welcome(YOU, (OTHER,))
 
 
 def test_presence() -> None:

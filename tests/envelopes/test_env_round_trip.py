@@ -197,4 +197,4 @@ def test_what_only_the_gateway_may_say_is_believed_from_it_alone() -> None:
     with pytest.raises(EnvelopeError) as refused:
         read(welcome, None, Defaults("system:gateway", "w", 0))
     assert (refused.value.info.kind, refused.value.info.code) == ("forbidden", "capability_violation")
-    assert (refused.value.about, refused.value.attempted_kind) == ("w", "system.welcome")
+    assert (refused.value.envelope_id, refused.value.attempted_kind) == ("w", "system.welcome")

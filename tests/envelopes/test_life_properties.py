@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope, context
 from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings
-from pellucid.envelopes.reasoning import State
+from pellucid.envelopes.reasoning import LifecycleState
 from tests.envelopes.envelope_kit import envelopes
-from tests.envelopes.life_kit import SENDERS, code, conversations, life, said
+from tests.envelopes.life_kit import SENDERS, code, conversations, envelope_of, life
 from tests.examples import by_circle
 
 settings = st.builds(
@@ -56,7 +56,7 @@ def test_a_state_that_was_kept_goes_on_as_before(
     space = Lifecycle(how)
     for envelope in earlier:
         space.feed(envelope)
-    other = Lifecycle(how, msgspec.json.decode(written(space), type=State))
+    other = Lifecycle(how, msgspec.json.decode(written(space), type=LifecycleState))
 
     assert [other.feed(envelope) for envelope in later] == [space.feed(envelope) for envelope in later]
     assert other.state == space.state
@@ -161,10 +161,10 @@ def test_limits_hold_and_nothing_grows_without_bound(conversation: list[Envelope
 def test_thousands_of_contexts_leave_nothing_behind_but_what_is_remembered() -> None:
     space = life(max_ended=10, max_ids=10, max_implicit=10)
     for number in range(by_circle(1_250, 10_000)):
-        space.feed(said("start", f"l{number}", id=f"s{number}", about=f"t{number}"))
-        space.feed(said("chat", f"s{number}/aside"))
-        space.feed(said("conclusion", f"s{number}"))
-        space.feed(said("thought", f"i{number}"))
+        space.feed(envelope_of("start", f"l{number}", id=f"s{number}", about=f"t{number}"))
+        space.feed(envelope_of("chat", f"s{number}/aside"))
+        space.feed(envelope_of("conclusion", f"s{number}"))
+        space.feed(envelope_of("thought", f"i{number}"))
     kept = space.contexts
     assert [len(table) for table in (kept._names, kept._triggers, kept._open_of)] == [20, 10, 0]
 
@@ -177,11 +177,11 @@ def test_what_is_due_is_over_when_the_gateway_says_so(conversation: list[Envelop
     due = space.due(now)
     assert all(now - one.active >= 5_000 for one in due)
     for one in due:
-        assert space.feed(said("cancel", one.path, by=GATEWAY, reason="timeout", ts=now)).accepted
+        assert space.feed(envelope_of("cancel", one.path, by=GATEWAY, reason="timeout", ts=now)).accepted
     assert space.due(now) == ()
     for sender in SENDERS:
-        for one in space.left(sender):
-            space.feed(said("cancel", one.path, by=GATEWAY, reason="disconnect", ts=now))
+        for one in space.left_open_by(sender):
+            space.feed(envelope_of("cancel", one.path, by=GATEWAY, reason="disconnect", ts=now))
         assert space.open_of(sender) == 0
 
 
@@ -191,7 +191,7 @@ def test_any_envelope_gets_a_verdict(conversation: list[Envelope], how: Lifecycl
     for envelope in conversation:
         verdict = space.feed(envelope)
         assert verdict.error is None or verdict.error.param
-        space.unknown(envelope)
+        space.unknown_names(envelope)
 
 
 _odd: Any = st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda of: st.lists(of, max_size=2))
@@ -200,6 +200,6 @@ _odd: Any = st.recursive(st.none() | st.integers() | st.text(max_size=3), lambda
 @given(st.dictionaries(st.sampled_from(["references", "metadata", "template", "step", "triggered_by"]), _odd))
 def test_odd_payloads_are_no_ones_fall(payload: dict[str, Any]) -> None:
     space = life(templates={"t": ("x",)})
-    space.feed(said("start", id="m1"))
+    space.feed(envelope_of("start", id="m1"))
     for kind in ("start", "thought", "conclusion"):
-        assert code(space.feed(said(kind, "m1", **payload))) in (None, "unknown_template")
+        assert code(space.feed(envelope_of(kind, "m1", **payload))) in (None, "unknown_template")

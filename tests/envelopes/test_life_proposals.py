@@ -10,14 +10,14 @@ from hypothesis import given
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.proposals import Proposal, Proposals
-from tests.envelopes.life_kit import conversations, said
+from tests.envelopes.life_kit import conversations, envelope_of
 
 ASK: dict[str, Any] = {"method": "tools/call", "params": {"name": "create_issue", "arguments": {}}}
 
 
 def proposed(**more: Any) -> Proposals:
     proposals = Proposals()
-    assert proposals.feed(said("proposal", id="p1", by="a", **(ASK | more))).changed == ("p1",)
+    assert proposals.feed(envelope_of("proposal", id="p1", by="a", **(ASK | more))).changed == ("p1",)
     return proposals
 
 
@@ -28,8 +28,10 @@ def _code(proposals: Proposals, envelope: Envelope) -> str | None:
 
 def test_a_proposal_is_fulfilled_and_has_an_outcome() -> None:
     proposals = proposed()
-    assert proposals.feed(said("request", id="r1", by="human", about="p1", **ASK)).changed == ("p1",)
-    assert proposals.feed(said("response", id="o1", by="tools", about="r1", error={"code": 1})).changed == ("p1",)
+    assert proposals.feed(envelope_of("request", id="r1", by="human", about="p1", **ASK)).changed == ("p1",)
+    assert proposals.feed(envelope_of("response", id="o1", by="tools", about="r1", error={"code": 1})).changed == (
+        "p1",
+    )
     one = proposals.state["p1"]
     assert (one.status, one.by, one.settled_by, one.response, one.failed) == ("fulfilled", "human", "r1", "o1", True)
 
@@ -46,53 +48,55 @@ def test_a_proposal_is_fulfilled_and_has_an_outcome() -> None:
     ],
 )
 def test_who_may(kind: str, by: str, expected: str | None) -> None:
-    assert _code(proposed(), said(kind, by=by, about="p1")) == expected
+    assert _code(proposed(), envelope_of(kind, by=by, about="p1")) == expected
 
 
 @pytest.mark.parametrize("first", ["withdraw", "reject", "request"])
 @pytest.mark.parametrize("second", ["withdraw", "reject", "request"])
 def test_the_first_word_holds(first: str, second: str) -> None:
     proposals = proposed()
-    assert _code(proposals, said(first, by="a" if first == "withdraw" else "b", about="p1")) is None
-    assert _code(proposals, said(second, by="a" if second == "withdraw" else "b", about="p1")) == "proposal_settled"
+    assert _code(proposals, envelope_of(first, by="a" if first == "withdraw" else "b", about="p1")) is None
+    assert (
+        _code(proposals, envelope_of(second, by="a" if second == "withdraw" else "b", about="p1")) == "proposal_settled"
+    )
 
 
 def test_only_those_it_is_for_reject_it() -> None:
     proposals = proposed(to=["b"])
-    assert _code(proposals, said("reject", by="c", about="p1")) == "not_addressed"
-    assert _code(proposals, said("reject", by="b", about="p1")) is None
+    assert _code(proposals, envelope_of("reject", by="c", about="p1")) == "not_addressed"
+    assert _code(proposals, envelope_of("reject", by="b", about="p1")) is None
 
 
 def test_words_about_no_proposal_are_refused_and_requests_are_just_requests() -> None:
     proposals = proposed()
     for kind in ("reject", "withdraw"):
-        assert _code(proposals, said(kind, by="b", about="p2")) == "proposal_unknown"
-        assert _code(proposals, said(kind, by="b")) == "proposal_unknown"
-    assert proposals.feed(said("request", by="b", about="p2")).changed == ()
+        assert _code(proposals, envelope_of(kind, by="b", about="p2")) == "proposal_unknown"
+        assert _code(proposals, envelope_of(kind, by="b")) == "proposal_unknown"
+    assert proposals.feed(envelope_of("request", by="b", about="p2")).changed == ()
 
 
 def test_what_was_asked_for_is_what_was_proposed_or_is_flagged() -> None:
-    other = said("request", by="b", about="p1", method="tools/call", params={"name": "delete_issue"})
+    other = envelope_of("request", by="b", about="p1", method="tools/call", params={"name": "delete_issue"})
     assert [flag.code for flag in proposed().feed(other).flags] == ["differs"]
 
 
 def test_an_id_is_used_again_by_its_proposer_alone() -> None:
     proposals = proposed()
-    assert _code(proposals, said("proposal", id="p1", by="b", **ASK)) == "id_conflict"
-    assert _code(proposals, said("proposal", id="p1", by="a", **ASK)) is None
-    proposals.feed(said("request", id="r1", by="b", about="p1", **ASK))
-    assert _code(proposals, said("proposal", id="p1", by="a", **ASK)) is None
+    assert _code(proposals, envelope_of("proposal", id="p1", by="b", **ASK)) == "id_conflict"
+    assert _code(proposals, envelope_of("proposal", id="p1", by="a", **ASK)) is None
+    proposals.feed(envelope_of("request", id="r1", by="b", about="p1", **ASK))
+    assert _code(proposals, envelope_of("proposal", id="p1", by="a", **ASK)) is None
     assert proposals.open()[0].id == "p1"
-    assert proposals.feed(said("response", by="tools", about="r1")).changed == ()
+    assert proposals.feed(envelope_of("response", by="tools", about="r1")).changed == ()
 
 
 def test_only_the_last_are_remembered_and_open_ones_longest() -> None:
     proposals = Proposals(max_remembered=3)
     for name in ("p0", "p1", "p2"):
-        proposals.feed(said("proposal", id=name, by="a", **ASK))
-    proposals.feed(said("request", id="r1", by="b", about="p1"))
+        proposals.feed(envelope_of("proposal", id=name, by="a", **ASK))
+    proposals.feed(envelope_of("request", id="r1", by="b", about="p1"))
     for name in ("p3", "p4"):
-        proposals.feed(said("proposal", id=name, by="a", **ASK))
+        proposals.feed(envelope_of("proposal", id=name, by="a", **ASK))
     assert list(proposals.state) == ["p2", "p3", "p4"]
     assert proposals._fulfilled_by == {}
 

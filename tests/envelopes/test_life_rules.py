@@ -9,16 +9,16 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY
 from pellucid.envelopes.lifecycle import MOVES
-from pellucid.envelopes.reasoning import Ended, Status
+from pellucid.envelopes.reasoning import EndedContext, Status
 from tests.cases import Cases
-from tests.envelopes.life_kit import code, flags, life, said, seed_flow, told
+from tests.envelopes.life_kit import code, envelope_of, feed_all, flags, life, seed_flow
 from tests.envelopes.seed_flows import FLOWS
 
 
 @pytest.mark.parametrize("name", sorted(FLOWS))
 def test_every_flow_of_the_seed_passes(name: str) -> None:
     space = life()
-    verdicts = told(space, *seed_flow(name))
+    verdicts = feed_all(space, *seed_flow(name))
 
     assert [verdict.error for verdict in verdicts] == [None] * len(verdicts)
     expected = {"unknown_reference"} if name == "references" else set()
@@ -28,15 +28,15 @@ def test_every_flow_of_the_seed_passes(name: str) -> None:
 def test_all_the_flows_of_the_seed_pass_in_one_space() -> None:
     space = life()
     for name in FLOWS:
-        assert [verdict.error for verdict in told(space, *seed_flow(name))] == [None] * len(FLOWS[name])
+        assert [verdict.error for verdict in feed_all(space, *seed_flow(name))] == [None] * len(FLOWS[name])
 
 
 def test_the_seeds_final_answers_are_linked() -> None:
     for name, path in {"option_4": "reason-123", "option_5": "msg-101", "file_write_option_4": "reason-789"}.items():
         space = life()
-        verdicts = told(space, *seed_flow(name))
+        verdicts = feed_all(space, *seed_flow(name))
 
-        found = space.contexts.named(path)
+        found = space.contexts.by_name(path)
         assert found is not None
         assert found.status == "concluded"
         answers = [verdict for verdict in verdicts if verdict.links]
@@ -45,7 +45,7 @@ def test_the_seeds_final_answers_are_linked() -> None:
         assert found.answer is not None
 
     space = life()
-    told(space, *seed_flow("option_5_many_agents"))
+    feed_all(space, *seed_flow("option_5_many_agents"))
     assert {path: found.answer for path, found in space.state.ended.items()} == {
         "msg-201": "msg-210",
         "msg-202": "msg-211",
@@ -58,14 +58,14 @@ def test_the_table_says_something_of_everything() -> None:
 
 def test_a_start_inside_an_open_context_nests_and_else_opens_its_label() -> None:
     space = life()
-    verdicts = told(
+    verdicts = feed_all(
         space,
-        said("start", id="m1"),
-        said("start", "m1", id="m2"),
-        said("start", "m1/m2", id="m3"),
-        said("start", "m1/named", id="m4"),
-        said("start", "label", id="m5"),
-        said("start", "far/off", id="m6"),
+        envelope_of("start", id="m1"),
+        envelope_of("start", "m1", id="m2"),
+        envelope_of("start", "m1/m2", id="m3"),
+        envelope_of("start", "m1/named", id="m4"),
+        envelope_of("start", "label", id="m5"),
+        envelope_of("start", "far/off", id="m6"),
     )
     assert [verdict.place.path for verdict in verdicts] == ["m1", "m1/m2", "m1/m2/m3", "m1/named", "label", "far/off"]
     assert list(space.state.open) == ["m1", "m1/m2", "m1/m2/m3", "m1/named", "label", "far/off"]
@@ -73,7 +73,12 @@ def test_a_start_inside_an_open_context_nests_and_else_opens_its_label() -> None
 
 def test_a_starts_id_means_the_context_that_it_opened_wherever_that_is() -> None:
     space = life()
-    told(space, said("start", id="m1"), said("start", "m1", id="m2"), said("start", "label", id="m3"))
+    feed_all(
+        space,
+        envelope_of("start", id="m1"),
+        envelope_of("start", "m1", id="m2"),
+        envelope_of("start", "label", id="m3"),
+    )
 
     for written, meant in {
         "m2": "m1/m2",
@@ -82,26 +87,26 @@ def test_a_starts_id_means_the_context_that_it_opened_wherever_that_is() -> None
         "label/m3": "label",
         "label/m3/x": "label/x",
     }.items():
-        assert space.feed(said("thought", written)).place.path == meant
+        assert space.feed(envelope_of("thought", written)).place.path == meant
 
 
 def test_implicit_contexts_open_by_being_spoken_in_and_become_started_ones() -> None:
     space = life()
-    spoken, again, thought, start = told(
+    spoken, again, thought, start = feed_all(
         space,
-        said("chat", "talk"),
-        said("request", "talk"),
-        said("thought", "idea", by="b", ts=1),
-        said("start", "talk", id="m1", by="b"),
-        said("chat", "idea", ts=2),
+        envelope_of("chat", "talk"),
+        envelope_of("request", "talk"),
+        envelope_of("thought", "idea", by="b", ts=1),
+        envelope_of("start", "talk", id="m1", by="b"),
+        envelope_of("chat", "idea", ts=2),
     )[:4]
     assert (spoken.place.role, again.place.role) == ("opens", "step")
     assert flags(spoken) == set()
     assert space.state.implicit["idea"].active == 2
     assert flags(thought) == {"not_started"}
     assert start.place.path == "talk"
-    assert space.contexts.named("m1") is space.state.open["talk"]
-    assert flags(space.feed(said("thought", "talk", by="b"))) == set()
+    assert space.contexts.by_name("m1") is space.state.open["talk"]
+    assert flags(space.feed(envelope_of("thought", "talk", by="b"))) == set()
 
 
 @pytest.mark.parametrize("mode", ["strict", "flag", "off"])
@@ -114,20 +119,26 @@ def test_nobody_reasons_after_the_end(mode: str) -> None:
 
 def _check_reasoning_after_the_end(kind: str, mode: str) -> None:
     space = life(mode=mode)
-    told(space, said("start", id="m1"), said("chat", "m1/aside"), said("thought", "m1"), said("conclusion", "m1"))
-    late = space.feed(said(kind, "m1"))
+    feed_all(
+        space,
+        envelope_of("start", id="m1"),
+        envelope_of("chat", "m1/aside"),
+        envelope_of("thought", "m1"),
+        envelope_of("conclusion", "m1"),
+    )
+    late = space.feed(envelope_of(kind, "m1"))
 
     assert code(late) == ("context_ended" if mode == "strict" else None)
     assert flags(late) == ({"context_ended"} if mode == "flag" else set())
     for inside in ("m1/never/seen", "m1/aside"):
-        assert code(space.feed(said(kind, inside))) == ("context_ended" if mode == "strict" else None)
+        assert code(space.feed(envelope_of(kind, inside))) == ("context_ended" if mode == "strict" else None)
 
 
 @pytest.mark.parametrize("kind", ["chat", "request", "response", "proposal"])
 def test_what_is_not_reasoning_is_heard_after_the_end(kind: str) -> None:
     space = life()
-    told(space, said("start", id="m1"), said("conclusion", "m1"))
-    late = space.feed(said(kind, "m1"))
+    feed_all(space, envelope_of("start", id="m1"), envelope_of("conclusion", "m1"))
+    late = space.feed(envelope_of(kind, "m1"))
 
     assert late.accepted
     assert flags(late) == {"after_end"}
@@ -135,27 +146,29 @@ def test_what_is_not_reasoning_is_heard_after_the_end(kind: str) -> None:
 
 def test_the_gateway_sums_up_in_any_context_and_does_not_think() -> None:
     space = life(owner_only=True)
-    told(space, said("start", id="m1"), said("thought", "m1", id="t1"))
+    feed_all(space, envelope_of("start", id="m1"), envelope_of("thought", "m1", id="t1"))
     summary: dict[str, Any] = {"message": "in short", "metadata": {"compresses": ["t1"]}}
-    assert space.feed(said("thought", "m1", by=GATEWAY, **summary)).accepted
-    told(space, said("conclusion", "m1"))
-    late = space.feed(said("thought", "m1", by=GATEWAY, **summary))
+    assert space.feed(envelope_of("thought", "m1", by=GATEWAY, **summary)).accepted
+    feed_all(space, envelope_of("conclusion", "m1"))
+    late = space.feed(envelope_of("thought", "m1", by=GATEWAY, **summary))
     assert (late.accepted, late.place.path) == (True, "m1")
 
 
 def test_a_context_that_is_no_path_is_not_looked_into() -> None:
     space = life()
-    pushed = replace(said("thought"), context_operation={"operation": "push", "topic": "x"})
+    pushed = replace(envelope_of("thought"), context_operation={"operation": "push", "topic": "x"})
     assert space.feed(pushed).accepted
 
 
 @pytest.mark.parametrize(("by", "status"), [("human", "cancelled"), (GATEWAY, "abandoned")])
 def test_one_conclusion_is_heard_after_a_cancel(by: str, status: Status) -> None:
     space = life()
-    told(space, said("start", id="m1"))
+    feed_all(space, envelope_of("start", id="m1"))
 
-    assert space.feed(said("cancel", "m1", by=by, reason="enough")).ended == (Ended("m1", status),)
-    refused, heard, again = told(space, said("thought", "m1"), said("conclusion", "m1"), said("conclusion", "m1"))
+    assert space.feed(envelope_of("cancel", "m1", by=by, reason="enough")).ended == (EndedContext("m1", status),)
+    refused, heard, again = feed_all(
+        space, envelope_of("thought", "m1"), envelope_of("conclusion", "m1"), envelope_of("conclusion", "m1")
+    )
     assert (code(refused), code(heard), code(again)) == ("context_ended", None, "context_ended")
     assert "one conclusion" in str(refused.error and refused.error.message)
     assert space.state.ended["m1"].status == status
@@ -163,111 +176,128 @@ def test_one_conclusion_is_heard_after_a_cancel(by: str, status: Status) -> None
 
 def test_a_conclusion_that_says_cancelled_cancels() -> None:
     space = life()
-    told(space, said("start", id="m1"))
-    assert space.feed(said("conclusion", "m1", cancelled=True)).ended == (Ended("m1", "cancelled"),)
+    feed_all(space, envelope_of("start", id="m1"))
+    assert space.feed(envelope_of("conclusion", "m1", cancelled=True)).ended == (EndedContext("m1", "cancelled"),)
 
 
 @pytest.mark.parametrize(("end", "inner"), [("conclusion", "abandoned"), ("cancel", "cancelled")])
 def test_the_end_of_a_context_is_the_end_of_those_inside_it(end: str, inner: str) -> None:
     space = life()
-    told(space, said("start", id="m1"), said("start", "m1", id="m2"), said("start", "m1/m2", id="m3"))
-    told(space, said("start", id="m10"))
-    verdict = space.feed(said(end, "m1"))
+    feed_all(
+        space,
+        envelope_of("start", id="m1"),
+        envelope_of("start", "m1", id="m2"),
+        envelope_of("start", "m1/m2", id="m3"),
+    )
+    feed_all(space, envelope_of("start", id="m10"))
+    verdict = space.feed(envelope_of(end, "m1"))
 
     assert [(one.path, one.status) for one in verdict.ended[1:]] == [("m1/m2", inner), ("m1/m2/m3", inner)]
     assert flags(verdict) == ({"left_open"} if end == "conclusion" else set())
     assert list(space.state.open) == ["m10"]
-    assert code(space.feed(said("thought", "m1/m2"))) == "context_ended"
-    assert space.feed(said("conclusion", "m1/m2")).accepted
+    assert code(space.feed(envelope_of("thought", "m1/m2"))) == "context_ended"
+    assert space.feed(envelope_of("conclusion", "m1/m2")).accepted
 
 
 def test_ends_need_something_to_end_and_steps_a_context() -> None:
     space = life()
-    verdicts = told(space, said("conclusion", "m1"), said("cancel", "m1"), said("thought"), said("conclusion"))
+    verdicts = feed_all(
+        space,
+        envelope_of("conclusion", "m1"),
+        envelope_of("cancel", "m1"),
+        envelope_of("thought"),
+        envelope_of("conclusion"),
+    )
     assert [code(verdict) for verdict in verdicts] == ["context_unknown"] * 2 + ["context_required"] * 2
 
 
 def test_names_are_unique() -> None:
     space = life()
-    told(space, said("chat", id="m0"), said("start", id="m1"), said("start", "label", id="m2"))
-    told(space, said("conclusion", "label"))
+    feed_all(space, envelope_of("chat", id="m0"), envelope_of("start", id="m1"), envelope_of("start", "label", id="m2"))
+    feed_all(space, envelope_of("conclusion", "label"))
     for again in (
-        said("start", id="m0"),
-        said("start", id="m1"),
-        said("start", id="m2"),
-        said("start", id="label"),
-        said("start", "m1", id="m2"),
-        said("start", "other", id="m1"),
+        envelope_of("start", id="m0"),
+        envelope_of("start", id="m1"),
+        envelope_of("start", id="m2"),
+        envelope_of("start", id="label"),
+        envelope_of("start", "m1", id="m2"),
+        envelope_of("start", "other", id="m1"),
     ):
         assert code(space.feed(again)) == "id_conflict"
-    assert code(space.feed(said("start", id="m9"))) is None
+    assert code(space.feed(envelope_of("start", id="m9"))) is None
 
 
 def test_what_the_history_knows_counts() -> None:
     space = life(max_ids=2)
-    told(space, *(said("chat", id=name) for name in ("i1", "i2", "i1", "i3")))
+    feed_all(space, *(envelope_of("chat", id=name) for name in ("i1", "i2", "i1", "i3")))
     assert list(space.state.recent) == ["i1", "i3"]
 
     space = life(max_ended=1, max_ids=1)
-    told(
+    feed_all(
         space,
-        said("start", id="old"),
-        said("conclusion", "old"),
-        said("start", "tag", id="x"),
-        said("conclusion", "tag"),
+        envelope_of("start", id="old"),
+        envelope_of("conclusion", "old"),
+        envelope_of("start", "tag", id="x"),
+        envelope_of("conclusion", "tag"),
     )
-    told(space, said("start", id="m3"), said("conclusion", "m3"))
+    feed_all(space, envelope_of("start", id="m3"), envelope_of("conclusion", "m3"))
 
     again, step, more = (
-        said("start", id="old"),
-        said("thought", "tag/in"),
-        said("start", id="m4", references=["x", "y"]),
+        envelope_of("start", id="old"),
+        envelope_of("thought", "tag/in"),
+        envelope_of("start", id="m4", references=["x", "y"]),
     )
-    asked = [space.unknown(one) for one in (again, step, more)]
+    asked = [space.unknown_names(one) for one in (again, step, more)]
     assert asked[0].ids == {"old"}
     assert asked[1].paths == {"tag/in", "tag"}
     assert asked[2].ids == {"m4", "x", "y"}
-    assert code(space.feed(again, known={"old"})) == "id_conflict"
-    assert code(space.feed(step, closed={"tag"})) == "context_ended"
-    assert [flag.message for flag in space.feed(more, known={"x"}).flags] == ["nothing in this space is called 'y'"]
+    assert code(space.feed(again, known_ids={"old"})) == "id_conflict"
+    assert code(space.feed(step, ended_paths={"tag"})) == "context_ended"
+    assert [flag.message for flag in space.feed(more, known_ids={"x"}).flags] == ["nothing in this space is called 'y'"]
 
 
 def test_anybody_contributes_unless_the_context_is_its_owners_only() -> None:
     others = (
-        said("thought", "m1", by="b"),
-        said("start", "m1", id="m2", by="b"),
-        said("conclusion", "m1", by="b"),
+        envelope_of("thought", "m1", by="b"),
+        envelope_of("start", "m1", id="m2", by="b"),
+        envelope_of("conclusion", "m1", by="b"),
     )
     free, strict = life(), life(owner_only=True)
-    told(free, said("start", id="m1"))
-    assert [code(one) for one in told(free, *others)] == [None] * 3
-    told(strict, said("start", id="m1"))
-    assert [code(one) for one in told(strict, *others)] == ["owner_only"] * 3
-    assert [code(one) for one in told(strict, said("thought", "m1"), said("start", "m1", id="m3"))] == [None] * 2
-    told(strict, said("chat", "m1/aside"))
-    assert code(strict.feed(said("thought", "m1/aside", by="b"))) == "owner_only"
-    assert [code(one) for one in told(strict, said("chat", "m1", by="b"), said("cancel", "m1", by="b"))] == [None] * 2
+    feed_all(free, envelope_of("start", id="m1"))
+    assert [code(one) for one in feed_all(free, *others)] == [None] * 3
+    feed_all(strict, envelope_of("start", id="m1"))
+    assert [code(one) for one in feed_all(strict, *others)] == ["owner_only"] * 3
+    assert [
+        code(one) for one in feed_all(strict, envelope_of("thought", "m1"), envelope_of("start", "m1", id="m3"))
+    ] == [None] * 2
+    feed_all(strict, envelope_of("chat", "m1/aside"))
+    assert code(strict.feed(envelope_of("thought", "m1/aside", by="b"))) == "owner_only"
+    assert [
+        code(one) for one in feed_all(strict, envelope_of("chat", "m1", by="b"), envelope_of("cancel", "m1", by="b"))
+    ] == [None] * 2
 
 
 def test_the_final_answer_is_its_owners_outside_of_the_context() -> None:
     space = life()
-    told(
+    feed_all(
         space,
-        said("chat", id="m0", by="user"),
-        said("start", id="m1", about="m0"),
-        said("start", "m1", id="m2", about="m0"),
+        envelope_of("chat", id="m0", by="user"),
+        envelope_of("start", id="m1", about="m0"),
+        envelope_of("start", "m1", id="m2", about="m0"),
     )
-    inside, other, acknowledged = told(
+    inside, other, acknowledged = feed_all(
         space,
-        said("chat", "m1", about="m0"),
-        said("chat", about="m0", by="b"),
-        said("chat/acknowledge", about="m0"),
+        envelope_of("chat", "m1", about="m0"),
+        envelope_of("chat", about="m0", by="b"),
+        envelope_of("chat/acknowledge", about="m0"),
     )
     assert inside.links == other.links == acknowledged.links == ()
-    early = space.feed(said("chat", about="m0", id="early"))
+    early = space.feed(envelope_of("chat", about="m0", id="early"))
     assert early.links == ("m1",)  # what is inside it is part of it
-    told(space, said("conclusion", "m1/m2"), said("conclusion", "m1"))
-    final, after = told(space, said("chat", about="m1", id="final"), said("chat", about=["m0", "m1"], id="after"))
+    feed_all(space, envelope_of("conclusion", "m1/m2"), envelope_of("conclusion", "m1"))
+    final, after = feed_all(
+        space, envelope_of("chat", about="m1", id="final"), envelope_of("chat", about=["m0", "m1"], id="after")
+    )
     assert final.links == after.links == ("m1",)
     assert space.state.ended["m1"].answer == "final"
 
@@ -275,11 +305,16 @@ def test_the_final_answer_is_its_owners_outside_of_the_context() -> None:
 def test_a_participant_has_so_many_contexts_open() -> None:
     for mode in ("strict", "flag", "off"):
         space = life(max_open=2, mode=mode)
-        told(space, said("start", id="m1"), said("start", "m1", id="m2"), said("start", id="m3", by="b"))
+        feed_all(
+            space,
+            envelope_of("start", id="m1"),
+            envelope_of("start", "m1", id="m2"),
+            envelope_of("start", id="m3", by="b"),
+        )
         assert space.open_of("agent") == 2
-        assert code(space.feed(said("start", id="m4"))) == "too_many_contexts"
-        told(space, said("conclusion", "m1/m2"))
-        assert space.feed(said("start", id="m5")).accepted
+        assert code(space.feed(envelope_of("start", id="m4"))) == "too_many_contexts"
+        feed_all(space, envelope_of("conclusion", "m1/m2"))
+        assert space.feed(envelope_of("start", id="m5")).accepted
         assert space.open_of("agent") == 2
 
 
@@ -287,40 +322,45 @@ def test_paths_have_five_segments() -> None:
     for mode in ("strict", "flag", "off"):
         space = life(mode=mode)
         path = "m0"
-        told(space, said("start", id="m0"))
+        feed_all(space, envelope_of("start", id="m0"))
         for number in range(1, 5):
-            told(space, said("start", path, id=f"m{number}"))
+            feed_all(space, envelope_of("start", path, id=f"m{number}"))
             path = f"{path}/m{number}"
-        assert code(space.feed(said("start", path, id="m5"))) == "too_deep"
-        assert code(space.feed(said("thought", "m4/deeper"))) == "too_deep"
-        assert code(space.feed(said("start", "m" * 255, id="long"))) is None
-        assert code(space.feed(said("start", "m" * 255, id="longer"))) == "too_long"
+        assert code(space.feed(envelope_of("start", path, id="m5"))) == "too_deep"
+        assert code(space.feed(envelope_of("thought", "m4/deeper"))) == "too_deep"
+        assert code(space.feed(envelope_of("start", "m" * 255, id="long"))) is None
+        assert code(space.feed(envelope_of("start", "m" * 255, id="longer"))) == "too_long"
 
 
 def test_silence_and_leaving_are_ended_by_the_gateway() -> None:
     space = life(idle=1000)
-    told(space, said("start", id="m1", ts=0), said("start", "m1", id="m2", ts=0), said("start", id="m3", ts=0, by="b"))
-    told(space, said("thought", "m3", ts=900, by="b"))
-    assert space.feed(said("thought", "m1/m2", ts=0), at=500).accepted
+    feed_all(
+        space,
+        envelope_of("start", id="m1", ts=0),
+        envelope_of("start", "m1", id="m2", ts=0),
+        envelope_of("start", id="m3", ts=0, by="b"),
+    )
+    feed_all(space, envelope_of("thought", "m3", ts=900, by="b"))
+    assert space.feed(envelope_of("thought", "m1/m2", ts=0), at=500).accepted
 
     assert [one.path for one in space.due(1499)] == []
     assert [one.path for one in space.due(1500)] == ["m1"]
     assert [one.path for one in space.due(1900)] == ["m1", "m3"]
-    assert [one.path for one in space.left("b")] == ["m3"]
+    assert [one.path for one in space.left_open_by("b")] == ["m3"]
     for one in space.due(1500):
-        verdict = space.feed(said("cancel", one.path, by=GATEWAY, reason="timeout"))
+        verdict = space.feed(envelope_of("cancel", one.path, by=GATEWAY, reason="timeout"))
         assert {ended.status for ended in verdict.ended} == {"abandoned"}
-    assert space.due(1500) == space.left("agent") == ()
+    assert space.due(1500) == space.left_open_by("agent") == ()
 
 
 def test_a_template_is_taken_step_by_step() -> None:
     space = life(templates={"incident": ("facts", "causes", "fix")})
-    assert code(space.feed(said("start", id="m0", template="incdent"))) == "unknown_template"
-    told(space, said("start", id="m1", template="incident"))
+    assert code(space.feed(envelope_of("start", id="m0", template="incdent"))) == "unknown_template"
+    feed_all(space, envelope_of("start", id="m1", template="incident"))
     steps = ["facts", "facts", "fix", "causes", "facts", "nothing", None]
     payloads: list[dict[str, Any]] = [{"step": step} if step else {} for step in steps]
-    verdicts = told(space, *(said("thought", "m1", **payload) for payload in payloads))
+    verdicts = feed_all(space, *(envelope_of("thought", "m1", **payload) for payload in payloads))
 
     late = "step_out_of_order"
     assert [code(verdict) for verdict in verdicts] == [None, None, late, None, late, "unknown_step", None]
-    assert flags(space.feed(said("conclusion", "m1"))) == {"steps_missing"}
+    assert flags(space.feed(envelope_of("conclusion", "m1"))) == {"steps_missing"}

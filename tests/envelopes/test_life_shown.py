@@ -8,29 +8,29 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope
-from pellucid.envelopes.reasoning import Place
-from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber, is_shown, space_view
+from pellucid.envelopes.reasoning import ContextPlace
+from pellucid.envelopes.shown import SPACE_VIEWS, SpaceViewer, is_shown, space_view
 from pellucid.errors import RequestError
-from tests.envelopes.life_kit import SENDERS, conversations, life, said, seed_flow
+from tests.envelopes.life_kit import SENDERS, conversations, envelope_of, life, seed_flow
 
 readers = st.builds(
-    Subscriber, participant=st.sampled_from([*SENDERS, "watcher"]), reasoning=st.booleans(), observes=st.booleans()
+    SpaceViewer, participant=st.sampled_from([*SENDERS, "watcher"]), reasoning=st.booleans(), observes=st.booleans()
 )
 
 
-def placed(conversation: list[Envelope]) -> list[tuple[Envelope, Place]]:
+def placed(conversation: list[Envelope]) -> list[tuple[Envelope, ContextPlace]]:
     space = life()
     told = [(envelope, space.feed(envelope)) for envelope in conversation]
     return [(envelope, verdict.place) for envelope, verdict in told if verdict.accepted]
 
 
-def shown(told: list[tuple[Envelope, Place]], reader: Subscriber, *, advisory: bool = False) -> list[Envelope]:
-    return [envelope for envelope, place in told if is_shown(envelope, place, reader, advisory=advisory)]
+def shown(log: list[tuple[Envelope, ContextPlace]], reader: SpaceViewer, *, advisory: bool = False) -> list[Envelope]:
+    return [envelope for envelope, place in log if is_shown(envelope, place, reader, advisory=advisory)]
 
 
 @given(conversations(), readers, st.booleans())
 def test_main_is_in_collapsed_and_that_in_full_in_order(
-    conversation: list[Envelope], reader: Subscriber, advisory: bool
+    conversation: list[Envelope], reader: SpaceViewer, advisory: bool
 ) -> None:
     told = placed(conversation)
     main, collapsed, full = (
@@ -44,7 +44,9 @@ def test_main_is_in_collapsed_and_that_in_full_in_order(
 
 
 @given(conversations(), readers, st.booleans())
-def test_every_view_has_what_must_be_acted_on(conversation: list[Envelope], reader: Subscriber, advisory: bool) -> None:
+def test_every_view_has_what_must_be_acted_on(
+    conversation: list[Envelope], reader: SpaceViewer, advisory: bool
+) -> None:
     me = reader.participant
     for envelope, place in placed(conversation):
         mine = not envelope.to or me in envelope.to
@@ -59,7 +61,7 @@ def test_every_view_has_what_must_be_acted_on(conversation: list[Envelope], read
 
 
 @given(conversations(), readers)
-def test_addresses_restrict_unless_they_are_advisory(conversation: list[Envelope], reader: Subscriber) -> None:
+def test_addresses_restrict_unless_they_are_advisory(conversation: list[Envelope], reader: SpaceViewer) -> None:
     me = reader.participant
     for envelope, place in placed(conversation):
         everybody = replace(envelope, to=())
@@ -74,7 +76,7 @@ def test_addresses_restrict_unless_they_are_advisory(conversation: list[Envelope
 
 
 @given(conversations(), readers)
-def test_who_may_not_read_reasoning_reads_none(conversation: list[Envelope], reader: Subscriber) -> None:
+def test_who_may_not_read_reasoning_reads_none(conversation: list[Envelope], reader: SpaceViewer) -> None:
     blind = replace(reader, reasoning=False)
     for envelope, place in placed(conversation):
         if envelope.family == "reasoning" and blind.participant not in (envelope.sender, place.owner):
@@ -83,7 +85,7 @@ def test_who_may_not_read_reasoning_reads_none(conversation: list[Envelope], rea
 
 def test_collapsed_is_one_line_for_each_context() -> None:
     told = placed(seed_flow("option_5_many_agents"))
-    watcher = Subscriber(participant="watcher", view="collapsed")
+    watcher = SpaceViewer(participant="watcher", view="collapsed")
     kinds = [envelope.kind for envelope in shown(told, watcher) if envelope.family != "mcp"]
 
     start, end = "reasoning/start", "reasoning/conclusion"
@@ -91,7 +93,7 @@ def test_collapsed_is_one_line_for_each_context() -> None:
 
 
 def test_main_is_what_stands_in_no_context_and_what_asks_for_something() -> None:
-    watcher = Subscriber(participant="watcher", view="main")
+    watcher = SpaceViewer(participant="watcher", view="main")
     told = placed(seed_flow("option_5"))
     assert [envelope.kind for envelope in shown(told, watcher)] == [
         "chat",
@@ -107,16 +109,16 @@ def test_main_is_what_stands_in_no_context_and_what_asks_for_something() -> None
 
 
 def test_an_agent_hears_that_its_reasoning_is_cancelled() -> None:
-    told = placed([said("start", id="m1", by="a"), said("cancel", "m1", by="human")])
+    told = placed([envelope_of("start", id="m1", by="a"), envelope_of("cancel", "m1", by="human")])
     for who, hears in {"a": True, "human": True, "b": False}.items():
-        reader = Subscriber(participant=who, view="main", reasoning=False)
+        reader = SpaceViewer(participant=who, view="main", reasoning=False)
         assert is_shown(*told[1], reader) is hears
 
 
 def test_a_welcome_is_nobody_elses() -> None:
-    welcome = said("system/welcome", by=GATEWAY, to=["a"])
-    observer = Subscriber(participant="watcher", observes=True)
-    assert not is_shown(welcome, Place(), observer, advisory=True)
+    welcome = envelope_of("system/welcome", by=GATEWAY, to=["a"])
+    observer = SpaceViewer(participant="watcher", observes=True)
+    assert not is_shown(welcome, ContextPlace(), observer, advisory=True)
 
 
 def test_a_view_is_one_of_three() -> None:

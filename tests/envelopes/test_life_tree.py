@@ -8,10 +8,10 @@ import msgspec
 from hypothesis import given
 
 from pellucid.envelopes import Envelope, context
-from pellucid.envelopes.reasoning import Place
-from pellucid.envelopes.shown import Subscriber, is_shown
-from pellucid.envelopes.tree import Tree, shape, trees
-from tests.envelopes.life_kit import conversations, life, said, seed_flow
+from pellucid.envelopes.reasoning import ContextPlace
+from pellucid.envelopes.shown import SpaceViewer, is_shown
+from pellucid.envelopes.tree import Tree, build_trees, shape
+from tests.envelopes.life_kit import conversations, envelope_of, life, seed_flow
 
 
 def in_order(tree: Tree) -> Iterator[Envelope]:
@@ -34,7 +34,7 @@ def all_of(several: tuple[Tree, ...]) -> Iterator[Tree]:
 def test_everything_said_in_a_context_stands_in_one_tree_once(conversation: list[Envelope]) -> None:
     space = life()
     accepted = [(envelope, verdict) for envelope in conversation if (verdict := space.feed(envelope)).accepted]
-    found = trees([envelope for envelope, _ in accepted])
+    found = build_trees([envelope for envelope, _ in accepted])
 
     told = [envelope.seq for tree in found for envelope in in_order(tree)]
     assert sorted(told) == [envelope.seq for envelope, verdict in accepted if verdict.place.path is not None]
@@ -50,7 +50,7 @@ def test_everything_said_in_a_context_stands_in_one_tree_once(conversation: list
 @given(conversations())
 def test_any_list_makes_trees_that_can_be_written(conversation: list[Envelope]) -> None:
     for start in (0, len(conversation) // 2):
-        found = trees(conversation[start:])
+        found = build_trees(conversation[start:])
         assert msgspec.json.decode(msgspec.json.encode(found), type=tuple[Tree, ...]) == found
         for tree in found:
             shape(tree)
@@ -58,21 +58,21 @@ def test_any_list_makes_trees_that_can_be_written(conversation: list[Envelope]) 
 
 @given(conversations())
 def test_a_readers_trees_hold_what_the_reader_may_see(conversation: list[Envelope]) -> None:
-    reader = Subscriber(participant="watcher", reasoning=False)
+    reader = SpaceViewer(participant="watcher", reasoning=False)
 
-    def sees(envelope: Envelope, place: Place) -> bool:
+    def sees(envelope: Envelope, place: ContextPlace) -> bool:
         return is_shown(envelope, place, reader)
 
-    for tree in all_of(trees(conversation, sees)):
+    for tree in all_of(build_trees(conversation, sees)):
         assert list(in_order(tree))
         assert all(envelope.family == "mcp" for envelope in in_order(tree) if not envelope.to)
-    full = trees(conversation)
-    assert trees(conversation, lambda *_: True) == full
-    assert trees(conversation, lambda *_: False) == ()
+    full = build_trees(conversation)
+    assert build_trees(conversation, lambda *_: True) == full
+    assert build_trees(conversation, lambda *_: False) == ()
 
 
 def test_the_seeds_nested_reasoning() -> None:
-    (tree,) = trees(seed_flow("nested"))
+    (tree,) = build_trees(seed_flow("nested"))
     assert shape(tree) == ("start", "(", "start", "thought", "conclusion", ")", "thought")
     assert (tree.path, tree.triggers, tree.status) == ("msg-301", ("msg-300",), "open")
     inner = tree.steps[0].tree
@@ -81,7 +81,7 @@ def test_the_seeds_nested_reasoning() -> None:
 
 
 def test_the_whole_chain_of_the_seeds_option_5() -> None:
-    (tree,) = trees(seed_flow("option_5"))
+    (tree,) = build_trees(seed_flow("option_5"))
     assert (tree.triggers, tree.start and tree.start.id, tree.answer) == (("msg-100",), "msg-101", "msg-108")
     assert tree.conclusion in [envelope.id for envelope in in_order(tree)]
     calls = ("call get_test_results", "thought", "call check_rollback_plan")
@@ -89,14 +89,14 @@ def test_the_whole_chain_of_the_seeds_option_5() -> None:
 
 
 def test_the_shape_of_the_seeds_option_4_and_what_it_led_to() -> None:
-    (tree,) = trees(seed_flow("option_4"))
+    (tree,) = build_trees(seed_flow("option_4"))
     assert shape(tree)[:5] == ("start", "question", "thought", "call git_diff", "observation")
     assert len(tree.led_to) == 2
     assert tree.answer == tree.led_to[0]
 
 
 def test_hierarchical_paths_without_starts_nest_too() -> None:
-    (tree,) = trees(seed_flow("file_write_hierarchical"))
+    (tree,) = build_trees(seed_flow("file_write_hierarchical"))
     assert [inner.path.removeprefix("reason-789/") for inner in all_of((tree,))][1:] == [
         "permissions",
         "permissions/result",
@@ -105,19 +105,26 @@ def test_hierarchical_paths_without_starts_nest_too() -> None:
 
 
 def test_agents_who_share_a_context_are_all_named() -> None:
-    (tree,) = trees(seed_flow("collaborative"))
+    (tree,) = build_trees(seed_flow("collaborative"))
     assert tree.participants == ("agent-a", "agent-b")
 
 
 def test_a_start_that_comes_late_heads_the_tree_of_what_was_said_before() -> None:
-    (tree,) = trees([said("chat", "talk"), said("start", "talk", id="m1"), said("conclusion", "talk")])
+    (tree,) = build_trees(
+        [envelope_of("chat", "talk"), envelope_of("start", "talk", id="m1"), envelope_of("conclusion", "talk")]
+    )
     assert shape(tree) == ("start", "chat", "conclusion")
     assert tree.status == "concluded"
 
 
 def test_a_name_that_was_used_twice_has_two_trees() -> None:
-    first, second = trees(
-        [said("start", id="m1"), said("conclusion", "m1"), said("start", id="m1"), said("chat", "m1")]
+    first, second = build_trees(
+        [
+            envelope_of("start", id="m1"),
+            envelope_of("conclusion", "m1"),
+            envelope_of("start", id="m1"),
+            envelope_of("chat", "m1"),
+        ]
     )
     assert (shape(first), first.status) == (("start", "conclusion"), "concluded")
     assert (shape(second), second.status) == (("start", "chat"), "open")

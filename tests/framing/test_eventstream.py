@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.framing import EventStreamDecoder, EventStreamMessage
-from pellucid.framing.eventstream import MAX_HEADERS, HeaderValue, Timestamp
+from pellucid.framing.eventstream import MAX_HEADER_BYTES, HeaderValue, Timestamp
 from tests.cutting import cut
 from tests.event_stream_messages import eventstream_message
 
@@ -36,7 +36,7 @@ def decode(*chunks: bytes, limit: int = 1 << 20) -> list[EventStreamMessage]:
     decoder = EventStreamDecoder(limit)
     messages = [message for chunk in chunks for message in decoder.feed(chunk)]
     assert decoder.error is None, decoder.error
-    assert not decoder.rest
+    assert not decoder.has_partial
     return messages
 
 
@@ -47,7 +47,7 @@ def fault(*chunks: bytes, limit: int = 1 << 20) -> tuple[list[EventStreamMessage
     assert decoder.error is not None
     assert decoder.error.kind == "model_error"
     assert decoder.feed(KNOWN) == [], "nothing more comes"
-    return messages, decoder.error.told
+    return messages, decoder.error.full_message
 
 
 def message(head: bytes = b"", payload: bytes = b"", *, total: int | None = None, headers: int | None = None) -> bytes:
@@ -85,12 +85,12 @@ def test_a_message_may_hold_nothing() -> None:
 
 def test_a_message_under_way_is_a_rest_and_no_error() -> None:
     decoder = EventStreamDecoder()
-    rests = [decoder.rest]
+    rests = [decoder.has_partial]
     assert decoder.feed(KNOWN + KNOWN[:5]) == decode(KNOWN)
-    rests.append(decoder.rest)
+    rests.append(decoder.has_partial)
     assert decoder.error is None
     decoder.feed(KNOWN[5:])
-    rests.append(decoder.rest)
+    rests.append(decoder.has_partial)
     assert rests == [False, True, False]
 
 
@@ -171,8 +171,8 @@ def test_a_payload_has_a_limit_that_is_told_before_it_comes() -> None:
 
 
 def test_headers_have_a_limit() -> None:
-    said = f"the headers of an event-stream message did not end within {MAX_HEADERS} bytes"
-    assert fault(message(bytes(MAX_HEADERS + 1))[:12]) == ([], said)
+    said = f"the headers of an event-stream message did not end within {MAX_HEADER_BYTES} bytes"
+    assert fault(message(bytes(MAX_HEADER_BYTES + 1))[:12]) == ([], said)
 
 
 def test_many_different_headers_are_read_but_not_all_kept() -> None:

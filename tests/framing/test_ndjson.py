@@ -22,18 +22,18 @@ def test_any_cut_gives_the_same_lines(pieces: list[bytes], data: st.DataObject) 
 
 
 def test_a_line_that_never_ends_is_refused() -> None:
-    decoder = NDJSONDecoder(limit=10)
+    decoder = NDJSONDecoder(max_bytes=10)
     decoder.feed(b"xxxxxxxx")
     with pytest.raises(FrameTooLarge, match="10 bytes"):
         decoder.feed(b"xxxx")
     with pytest.raises(FrameTooLarge):
-        NDJSONDecoder(limit=10).feed(b"x" * 11 + b"\n")
+        NDJSONDecoder(max_bytes=10).feed(b"x" * 11 + b"\n")
 
 
 @given(st.integers(0, 40))
 def test_a_frame_that_is_too_large_takes_none_that_was_whole_with_it(place: int) -> None:
     body = b"{}\n" + b"xxxxxxxxxxxxxxxxxxxx"
-    decoder, whole = NDJSONDecoder(limit=12), []
+    decoder, whole = NDJSONDecoder(max_bytes=12), []
     with pytest.raises(FrameTooLarge):  # noqa: PT012 (whichever of the reads)
         for piece in (body[:place], body[place:], b"\n"):
             whole += decoder.feed(piece)

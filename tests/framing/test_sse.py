@@ -138,7 +138,7 @@ def test_a_huge_event_in_tiny_pieces_is_joined_once() -> None:
     decoder.feed(b"data: ")
     for _ in range(100_000):
         assert decoder.feed(b"0123456789") == []
-    assert decoder.rest
+    assert decoder.has_partial
     [event] = decoder.feed(b"\n\n")
     assert len(event.data) == 1_000_000
 
@@ -146,7 +146,7 @@ def test_a_huge_event_in_tiny_pieces_is_joined_once() -> None:
 @given(st.integers(0, 40))
 def test_a_frame_that_is_too_large_takes_none_that_was_whole_with_it(place: int) -> None:
     body = b"data: ok\n\n" + b"data: xxxxxxxxxxxxxxxxxxxx"
-    decoder, whole = SSEDecoder(limit=12), []
+    decoder, whole = SSEDecoder(max_bytes=12), []
     with pytest.raises(FrameTooLarge):  # noqa: PT012 (whichever of the reads)
         for piece in (body[:place], body[place:], b"\n"):
             whole += decoder.feed(piece)

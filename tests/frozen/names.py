@@ -26,14 +26,14 @@ from pellucid.envelopes import kinds
 from pellucid.errors import ERROR_KINDS
 from pellucid.protocols.errors import STATUSES
 from pellucid.providers.profiles import builtin_profiles
-from pellucid.relay import PREFIX, scripts
+from pellucid.relay import DEFAULT_PREFIX, scripts
 from pellucid.server.access import oidc, session
 from pellucid.server.config import Config
-from pellucid.server.openapi import document
+from pellucid.server.openapi import build_document
 from pellucid.settings import ModelSettings
-from pellucid.storage.migrate import migration
+from pellucid.storage.migrate import migration_statements
 from pellucid.telemetry.names import Metrics
-from pellucid.tools.serving import GROUP
+from pellucid.tools.serving import ENTRY_POINT_GROUP
 from tests.frozen.observed import observed_names
 from tests.frozen.schemas import Struct, openapi_names, setting_names, struct_names, tagged
 from tests.frozen.source import SOURCE, code_values, constants, named_numbers
@@ -54,7 +54,7 @@ def current_names() -> tuple[str, ...]:
 
 
 def _openapi() -> Iterator[str]:
-    yield from openapi_names(document())
+    yield from openapi_names(build_document())
 
 
 def _config() -> Iterator[str]:
@@ -250,7 +250,7 @@ def _envelopes() -> Iterator[str]:
 def _tables() -> Iterator[str]:
     """The tables of a new database, with their columns, and its indexes."""
     with sqlite3.connect(":memory:") as database:
-        for statement in migration("sqlite", None):
+        for statement in migration_statements("sqlite", None):
             database.execute(statement)
         shadows = {name for _, name, type_, *_ in database.execute("PRAGMA table_list") if type_ == "shadow"}
         for name, type_, table in database.execute("SELECT name, type, tbl_name FROM sqlite_master").fetchall():
@@ -266,13 +266,13 @@ def _tables() -> Iterator[str]:
 
 
 def _migrations() -> Iterator[str]:
-    for statement in migration("sqlite", None):
+    for statement in migration_statements("sqlite", None):
         yield from re.findall(r"(?:version_num\s*=|alembic_version .*VALUES)\s*\(?'(\w+)'", statement)
 
 
 def _redis() -> Iterator[str]:
     """Keys, as `PREFIX:NAME`, and the fields of what they hold."""
-    yield PREFIX
+    yield DEFAULT_PREFIX
     keys = "|".join(re.findall(r"^    ([a-z]+)(?::NAME)? ", scripts.__doc__ or "", re.MULTILINE))
     yield from (text for text in constants() if re.fullmatch(keys, text))
     for script in scripts.ALL:
@@ -301,7 +301,7 @@ def _providers() -> Iterator[str]:
 
 
 def _entry_points() -> Iterator[str]:
-    yield GROUP
+    yield ENTRY_POINT_GROUP
 
 
 KINDS: dict[str, Callable[[], Iterator[str]]] = {

@@ -20,7 +20,7 @@ from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError
 from pydantic_ai.models import ModelRequestParameters
 
 from pellucid import parts as ours
-from pellucid.emit import replay
+from pellucid.emit import response_events
 from pellucid.errors import IllegalEvent
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PellucidModel
@@ -348,7 +348,7 @@ def test_whatever_a_model_says_it_is_given_back(parts: list[Any]) -> None:
     origin = ours.Origin("p", "a", "m")
     # An item's id belongs to one item, and a call without an id or with an object's arguments is told as text.
     plain = [replace(part, item_id=None) for part in parts]
-    events = replay(ours.ModelResponse(plain, origin=origin, usage=ours.Usage(1, 2, 1), finish_reason="stop"))
+    events = response_events(ours.ModelResponse(plain, origin=origin, usage=ours.Usage(1, 2, 1), finish_reason="stop"))
     try:
         folded = fold(list(events)).response
     except IllegalEvent:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pellucid.local.catalogue import find
+from pellucid.local.catalogue import find_model
 from pellucid.local.fetch import fetch
 from pellucid.local.supervise import Engine
 from tests.waiting import LIMIT_SECONDS
@@ -22,12 +22,12 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 async def tiny_weights(anyio_backend: str) -> Path:
     # Without the hub: a machine that has none would wait for it each time the cache is cold.
-    return await fetch(msgspec.structs.replace(find("smollm2-135m"), hub=""))
+    return await fetch(msgspec.structs.replace(find_model("smollm2-135m"), hub=""))
 
 
 @pytest.fixture(scope="session")
 async def engine(tiny_weights: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
     log = tmp_path_factory.mktemp("engine") / "engine.log"
-    async with Engine(find("smollm2-135m"), tiny_weights, log=log) as running:
-        await running.ready(LIMIT_SECONDS)
+    async with Engine(find_model("smollm2-135m"), tiny_weights, log=log) as running:
+        await running.wait_ready(LIMIT_SECONDS)
         yield running

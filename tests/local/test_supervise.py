@@ -13,7 +13,7 @@ from typing import Protocol
 import pytest
 
 from pellucid.local.catalogue import EngineError, Model
-from pellucid.local.engine import free_memory, group_memory, missing_cpu_features
+from pellucid.local.engine import container_memory_bytes, free_memory_bytes, missing_cpu_features
 from pellucid.local.readiness import State
 from pellucid.local.supervise import Engine
 from tests.waiting import LIMIT_SECONDS, eventually
@@ -64,9 +64,9 @@ def make(tmp_path: Path) -> Make:
             command=[sys.executable, str(script)],
             threads=threads,
             log=log or tmp_path / "logs" / "engine.log",
-            first_pause=first_pause,
-            longest_pause=longest_pause,
-            attempts=3,
+            first_pause_seconds=first_pause,
+            max_pause_seconds=longest_pause,
+            max_attempts=3,
         )
 
     return make
@@ -85,12 +85,12 @@ def pid_of(engine: Engine) -> int:
 async def test_start_returns_at_once_and_ready_waits(make: Make) -> None:
     engine = make(UP)
     with pytest.raises(EngineError, match="not started"):
-        await engine.ready()
+        await engine.wait_ready()
     await engine.start()
     assert state_of(engine) == "starting"
     with pytest.raises(EngineError, match=r"starting; wait for ready"):
         _ = engine.base_url
-    await engine.ready(LIMIT_SECONDS)
+    await engine.wait_ready(LIMIT_SECONDS)
     assert state_of(engine) == "ready"
     assert engine.base_url == "http://127.0.0.1:4001/v1"
     pid = pid_of(engine)
@@ -105,7 +105,7 @@ async def test_start_returns_at_once_and_ready_waits(make: Make) -> None:
 async def test_the_child_is_told_all_and_its_key_is_in_no_process_list(make: Make, tmp_path: Path) -> None:
     engine = make(f"pathlib.Path({str(tmp_path / 'spec')!r}).write_text(json.dumps([spec, sys.argv])); {UP}", threads=3)
     async with engine:
-        await engine.ready(LIMIT_SECONDS)
+        await engine.wait_ready(LIMIT_SECONDS)
         said = (tmp_path / "spec").read_text()
         assert '"threads": 3' in said
         assert said.count(engine.api_key) == 1
@@ -114,13 +114,13 @@ async def test_the_child_is_told_all_and_its_key_is_in_no_process_list(make: Mak
 
 async def test_a_child_that_dies_is_started_again(make: Make) -> None:
     async with make(UP) as engine:
-        await engine.ready(LIMIT_SECONDS)
+        await engine.wait_ready(LIMIT_SECONDS)
         await asyncio.sleep(0.05)  # longer than its first pause: it has served
         os.kill(pid_of(engine), signal.SIGSEGV)
-        await asyncio.wait_for(engine.changed(), LIMIT_SECONDS)
+        await asyncio.wait_for(engine.wait_changed(), LIMIT_SECONDS)
         assert state_of(engine) == "restarting"
         assert "signal 11 while it served" in str(engine.error)
-        await engine.ready(LIMIT_SECONDS)
+        await engine.wait_ready(LIMIT_SECONDS)
         assert engine.base_url == "http://127.0.0.1:4002/v1"
         assert engine.restarts == 1
         assert engine.error is None
@@ -129,7 +129,7 @@ async def test_a_child_that_dies_is_started_again(make: Make) -> None:
 async def test_one_that_never_comes_up_is_given_up(make: Make, tmp_path: Path) -> None:
     async with make("sys.exit(3)") as engine:
         with pytest.raises(EngineError, match=r"exit code 3 while it loaded the model; its log is .*engine\.log"):
-            await engine.ready(LIMIT_SECONDS)
+            await engine.wait_ready(LIMIT_SECONDS)
         assert state_of(engine) == "failed"
         assert (tmp_path / "lives").read_text() == "3"
 
@@ -145,12 +145,12 @@ async def test_what_a_restart_cannot_cure_fails_at_once(make: Make, tmp_path: Pa
     body = 'print(json.dumps({"event": "failed", "code": "not_installed", "message": "pip install it"}), flush=True)'
     async with make(body) as engine:
         with pytest.raises(EngineError, match="pip install it") as caught:
-            await engine.ready(LIMIT_SECONDS)
+            await engine.wait_ready(LIMIT_SECONDS)
         assert caught.value.info.code == "not_installed"
         assert (tmp_path / "lives").read_text() == "1"
         (tmp_path / "child.py").write_text(f"import json, sys; life = 9; sys.stdin.readline(); {UP}")
         await engine.start()  # the cause is cured: it may be started again
-        await engine.ready(LIMIT_SECONDS)
+        await engine.wait_ready(LIMIT_SECONDS)
         assert engine.error is None
 
 
@@ -161,7 +161,7 @@ async def test_what_a_restart_cannot_cure_fails_at_once(make: Make, tmp_path: Pa
 async def test_a_signal_is_put_into_words(make: Make, name: str, code: str, says: str) -> None:
     async with make(f"os.kill(os.getpid(), signal.{name}); time.sleep(9)") as engine:
         with pytest.raises(EngineError, match=says) as caught:
-            await engine.ready(LIMIT_SECONDS)
+            await engine.wait_ready(LIMIT_SECONDS)
         assert caught.value.info.code == code
 
 
@@ -169,19 +169,19 @@ async def test_a_log_that_cannot_be_written_is_said(make: Make, tmp_path: Path) 
     (tmp_path / "file").write_text("")
     async with make(UP, log=tmp_path / "file" / "engine.log") as engine:
         with pytest.raises(EngineError, match=r"file/engine\.log cannot be written"):
-            await engine.ready(LIMIT_SECONDS)
+            await engine.wait_ready(LIMIT_SECONDS)
 
 
 async def test_a_wait_can_be_bounded(make: Make) -> None:
     async with make("sys.stdin.read()") as engine:
         with pytest.raises(EngineError, match=r"not ready after 0\.1 seconds") as caught:
-            await engine.ready(0.1)
+            await engine.wait_ready(0.1)
         assert caught.value.info.code == "timeout"
 
 
 async def test_a_child_that_does_not_listen_is_killed(make: Make) -> None:
     async with make(UP.replace("sys.stdin.read()", "time.sleep(3600)")) as engine:
-        await engine.ready(LIMIT_SECONDS)
+        await engine.wait_ready(LIMIT_SECONDS)
         pid = pid_of(engine)
         await asyncio.wait_for(engine.stop(), LIMIT_SECONDS)
     with pytest.raises(ProcessLookupError):
@@ -195,12 +195,12 @@ def test_what_the_cpu_lacks_is_named() -> None:
 
 
 def test_free_memory_is_read(tmp_path: Path) -> None:
-    assert free_memory("MemTotal: 9 kB\nMemAvailable:    2048 kB\n") == 2 << 20
-    assert free_memory("") is None
-    assert group_memory(tmp_path) is None
+    assert free_memory_bytes("MemTotal: 9 kB\nMemAvailable:    2048 kB\n") == 2 << 20
+    assert free_memory_bytes("") is None
+    assert container_memory_bytes(tmp_path) is None
     (tmp_path / "memory.max").write_text("1000\n")
     (tmp_path / "memory.current").write_text("700\n")
     (tmp_path / "memory.stat").write_text("anon 300\ninactive_file 400\n")
-    assert group_memory(tmp_path) == 700
+    assert container_memory_bytes(tmp_path) == 700
     (tmp_path / "memory.max").write_text("max\n")
-    assert group_memory(tmp_path) is None
+    assert container_memory_bytes(tmp_path) is None

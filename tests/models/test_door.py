@@ -7,7 +7,7 @@ import subprocess
 import sys
 from textwrap import dedent
 
-from pellucid.models.door import Held, _door, close_door, door
+from pellucid.models.door import PerLoop, _shared_pool, close_shared_pool, shared_pool
 from tests.scripted import Upstream
 from tests.scripted.upstream import Call, delta
 from tests.waiting import loop_turns
@@ -72,21 +72,21 @@ def test_a_script_ends_without_a_warning(upstream: Upstream) -> None:
 
 def test_one_for_each_loop_and_the_same_for_all_in_it() -> None:
     async def two() -> object:
-        first, second = await asyncio.gather(door(), door())
+        first, second = await asyncio.gather(shared_pool(), shared_pool())
         assert first is second
-        assert await door() is first
+        assert await shared_pool() is first
         return first
 
     one, other = asyncio.run(two()), asyncio.run(two())
     assert one is not other
-    assert not _door._entries
+    assert not _shared_pool._entries
 
 
 def test_closed_by_hand_the_next_is_a_new_one() -> None:
     async def main() -> None:
-        first = await door()
-        await close_door()
-        assert await door() is not first
+        first = await shared_pool()
+        await close_shared_pool()
+        assert await shared_pool() is not first
 
     asyncio.run(main())
 
@@ -105,7 +105,7 @@ def test_what_cannot_be_made_is_tried_again_by_whoever_asks_next() -> None:
         await loop_turns()
         made.append(f"closed {value}")
 
-    held = Held(make, close)
+    held = PerLoop(make, close)
 
     async def main() -> None:
         first, *others = await asyncio.gather(*(held.get() for _ in range(3)), return_exceptions=True)
@@ -118,12 +118,12 @@ def test_what_cannot_be_made_is_tried_again_by_whoever_asks_next() -> None:
 
 def test_a_loop_that_is_closed_without_ceremony_is_not_kept() -> None:
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(door())
+    loop.run_until_complete(shared_pool())
     loop.close()
-    assert loop in _door._entries
+    assert loop in _shared_pool._entries
     asyncio.run(close_after_one())
-    assert not _door._entries
+    assert not _shared_pool._entries
 
 
 async def close_after_one() -> None:
-    await door()
+    await shared_pool()

@@ -10,8 +10,8 @@ import pytest
 
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import ModelEvent, ResponseEndEvent, SideEvent
-from pellucid.local.catalogue import find
-from pellucid.local.supervise import Queue
+from pellucid.local.catalogue import find_model
+from pellucid.local.supervise import EngineQueue
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.models.model import ModelRead, ModelStream
 from pellucid.parts import ModelRequest, UserPromptPart
@@ -30,14 +30,14 @@ class Engine:
 
     def __init__(self, upstream: Upstream, *scripts: Any, slots: int = 1) -> None:
         name = upstream.plays(*scripts)
-        self.model = SimpleNamespace(name=name, grammar=find("smollm2-135m").grammar)
-        self.queue = Queue(slots)
+        self.model = SimpleNamespace(name=name, grammar=find_model("smollm2-135m").grammar)
+        self.queue = EngineQueue(slots)
         self.state = "ready"
         self.api_key = "k"
         self.base_url = upstream.url.removesuffix("/v1")
         self.loaded = asyncio.Event()
 
-    async def ready(self, seconds: float) -> None:
+    async def wait_ready(self, seconds: float) -> None:
         await self.loaded.wait()
         if self.state == "failed":
             raise ModelError(ErrorInfo("model_error", "it does not start", code="engine_failed"))
@@ -91,13 +91,13 @@ async def test_a_free_engine_answers_at_once_and_gives_its_slot_back(upstream: U
 async def test_who_waits_hears_the_place_and_then_the_answer(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
-        await engine.queue.enter()
+        await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
         assert stream.queued
         await loop_turns()
         reading = Reading(stream)  # what came before it is not lost
         stream.pause()
-        engine.queue.leave()
+        engine.queue.release()
         await eventually(lambda: not stream.queued)
         stream.resume()
         assert await reading.end() == "stop"
@@ -110,10 +110,10 @@ async def test_who_waits_hears_the_place_and_then_the_answer(upstream: Upstream)
 async def test_a_turn_that_was_paused_before_it_began_and_is_received_late_is_whole(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
-        await engine.queue.enter()
+        await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
         stream.pause()
-        engine.queue.leave()
+        engine.queue.release()
         await eventually(lambda: not stream.queued)
         reading = Reading(stream)  # what arrived before that is received at once
         stream.resume()
@@ -127,7 +127,7 @@ async def test_a_fault_while_waiting_is_received_and_nothing_is_left_to_cancel(
 ) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
-        await engine.queue.enter()
+        await engine.queue.acquire()
         model = embedded(engine, client)
 
         async def fails(body: bytes) -> Any:
@@ -139,7 +139,7 @@ async def test_a_fault_while_waiting_is_received_and_nothing_is_left_to_cancel(
         stream.start(reads.append)
         stream.pause()
         stream.resume()
-        engine.queue.leave()
+        engine.queue.release()
         await eventually(lambda: bool(reads) and isinstance(reads[-1], ZeroDivisionError))
         assert stream.cancel() == []
     finally:
@@ -174,14 +174,14 @@ async def test_an_engine_that_does_not_start_ends_the_turn_and_frees_the_slot(up
 async def test_who_leaves_while_waiting_leaves_the_line(upstream: Upstream, error: ErrorInfo | None) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
-        await engine.queue.enter()
+        await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
         await loop_turns()
         [end] = [event for event in stream.cancel(error) if isinstance(event, ResponseEndEvent)]
         assert end.finish_reason == (None if error is None else "error")
         assert stream.cancel(error) == []
         await eventually(lambda: engine.queue.waiting == 0)
-        engine.queue.leave()
+        engine.queue.release()
         assert engine.queue.running == 0
     finally:
         await client.aclose()
@@ -195,10 +195,10 @@ async def test_who_leaves_in_the_middle_of_the_answer_frees_the_slot(upstream: U
 
     engine, client = Engine(upstream, for_ever), UpstreamClient()
     try:
-        await engine.queue.enter()
+        await engine.queue.acquire()
         stream = await embedded(engine, client).open(CALL)
         reading = Reading(stream)
-        engine.queue.leave()
+        engine.queue.release()
         await eventually(lambda: len(reading.events) > 3)
         assert engine.queue.running == 1
         stream.cancel()
@@ -221,9 +221,9 @@ async def test_a_refusal_is_explained_and_frees_the_slot(upstream: Upstream, bod
         with pytest.raises(ModelError):
             await embedded(engine, client).open(CALL)
         assert engine.queue.running == 0
-        await engine.queue.enter()
+        await engine.queue.acquire()
         reading = Reading(await embedded(engine, client).open(CALL))
-        engine.queue.leave()
+        engine.queue.release()
         assert await reading.end() == "error"
         assert engine.queue.running == 0
     finally:

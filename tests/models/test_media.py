@@ -13,14 +13,14 @@ from aiohttp import web
 
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import RequestError
-from pellucid.models import Asked, ModelStream, media
-from pellucid.models.media import Media, WithMedia
+from pellucid.models import ChatModel, ModelStream, media
+from pellucid.models.media import MediaFetcher, MediaModel
 from pellucid.parts import Audio, File, Image, ModelRequest, Origin, Text, ToolReturnPart, UserPromptPart
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 
 
-class Heard:
+class RecordingModel:
     """A model that keeps what it was asked, and says nothing."""
 
     name = "m"
@@ -41,13 +41,13 @@ class Files:
     """`/{size}.{type}` is so many bytes of that type."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested_paths: list[str] = []
         self.url = ""
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
         async def answer(request: web.Request) -> web.Response:
-            self.asked.append(request.path)
+            self.requested_paths.append(request.path)
             size, _, kind = request.path[1:].partition(".")
             return web.Response(
                 body=bytes(int(size)), content_type={"png": "image/png", "pdf": "application/pdf"}[kind]
@@ -65,12 +65,12 @@ class Files:
             await runner.cleanup()
 
 
-def run(scene: Callable[[str, Files, WithMedia, Heard], Coroutine[Any, Any, None]]) -> None:
+def run(scene: Callable[[str, Files, MediaModel, RecordingModel], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
-        files, heard = Files(), Heard()
+        files, heard = Files(), RecordingModel()
         async with files.serve() as url:
-            inner: Asked = heard
-            await scene(url, files, WithMedia(inner, Media(EgressPolicy(["127.0.0.1"])), inline=True), heard)
+            inner: ChatModel = heard
+            await scene(url, files, MediaModel(inner, MediaFetcher(EgressPolicy(["127.0.0.1"])), inline=True), heard)
 
     asyncio.run(main())
 
@@ -80,13 +80,13 @@ def asks(*content: Any) -> ModelCall:
 
 
 def test_wherever_a_url_stands_its_data_is_sent_and_fetched_once() -> None:
-    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+    async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
         image = Image(url=f"{url}/9.png", detail="low")
         returned = ToolReturnPart("look", [image], "c1")
         call = ModelCall("m", [ModelRequest([UserPromptPart([Text("See: "), image])]), ModelRequest([returned])])
         for _ in range(3):
             await model.open(call)
-        assert files.asked == ["/9.png"]
+        assert files.requested_paths == ["/9.png"]
         inlined = Image(data=base64.b64encode(bytes(9)).decode(), media_type="image/png", detail="low")
         for got in heard.calls:
             assert got.messages == [
@@ -98,7 +98,7 @@ def test_wherever_a_url_stands_its_data_is_sent_and_fetched_once() -> None:
 
 
 def test_what_was_fetched_as_one_thing_is_not_taken_for_another() -> None:
-    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+    async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
         await model.open(asks(File(url=f"{url}/5.pdf")))
         with pytest.raises(EgressError):
             await model.open(asks(Image(url=f"{url}/5.pdf")))
@@ -109,7 +109,7 @@ def test_what_was_fetched_as_one_thing_is_not_taken_for_another() -> None:
 def test_a_call_brings_so_much_along_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "MAX_CALL_BYTES", 100)
 
-    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+    async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
         await model.open(asks(Image(url=f"{url}/40.png"), Image(url=f"{url}/60.png")))
         with pytest.raises(RequestError) as wrong:
             await model.open(asks(Image(url=f"{url}/41.png"), Image(url=f"{url}/60.png")))
@@ -124,11 +124,11 @@ def test_a_call_brings_so_much_along_and_no_more(monkeypatch: pytest.MonkeyPatch
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "REMEMBERED_BYTES", 100)
 
-    async def scene(url: str, files: Files, model: WithMedia, heard: Heard) -> None:
+    async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
         for size in (30, 31, 32, 31, 30):
             await model.open(asks(Image(url=f"{url}/{size}.png")))
         # The oldest had to go.
-        assert files.asked == ["/30.png", "/31.png", "/32.png", "/30.png"]
+        assert files.requested_paths == ["/30.png", "/31.png", "/32.png", "/30.png"]
 
     run(scene)
 
@@ -138,8 +138,8 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def handed(policy: EgressPolicy, call: ModelCall) -> ModelCall:
     """What a model gets that fetches by itself."""
-    heard = Heard()
-    asyncio.run(WithMedia(heard, Media(policy)).open(call))
+    heard = RecordingModel()
+    asyncio.run(MediaModel(heard, MediaFetcher(policy)).open(call))
     return heard.calls[0]
 
 
@@ -205,7 +205,7 @@ def test_a_name_is_looked_up_once_in_a_while() -> None:
         return ["93.184.215.14"]
 
     async def main() -> None:
-        model = WithMedia(Heard(), Media(EgressPolicy(resolve=resolve)))
+        model = MediaModel(RecordingModel(), MediaFetcher(EgressPolicy(resolve=resolve)))
         for _ in range(3):
             await model.open(asks(_image("https://good.test/a"), _image("https://good.test/a")))
 

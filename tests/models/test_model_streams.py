@@ -25,7 +25,7 @@ DONE = b"data: [DONE]\n\n"
 class Receiver:
     """Takes events, or texts in their place."""
 
-    waiting: Sequence[str] = ()
+    pending_events: Sequence[str] = ()
 
     def __init__(self, *, breaks: bool = False) -> None:
         self.reads: list[ModelRead] = []

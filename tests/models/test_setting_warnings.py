@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
-from pellucid.models.embedded import _body, embedded_warnings
+from pellucid.models.embedded import _request_body, embedded_warnings
 from pellucid.models.model import Model
 from pellucid.parts import Origin
 from pellucid.providers.profile import Profile
@@ -281,5 +281,5 @@ def test_none_is_nothing_to_warn_of() -> None:
 def test_settings_of_the_embedded_model(data: st.DataObject) -> None:
     origin, row = Origin("local", "openai_chat", "embedded"), ROWS["llama.cpp"]
     given: Any = data.draw(settings_for(row))
-    trials = unheard(given, origin, row, lambda call: _body(call, origin, "think.gbnf"))
+    trials = unheard(given, origin, row, lambda call: _request_body(call, origin, "think.gbnf"))
     assert embedded_warnings(ModelCall("", [], given), {}, origin, "think.gbnf") == trials

@@ -117,7 +117,7 @@ def is_seen(model: Model, given: dict[str, Any], name: str) -> bool:
     return matters and (isinstance(value, bool) or name in ("thinking", "thinking_summary", "service_tier"))
 
 
-def is_told(model: Model, given: dict[str, Any], name: str) -> bool:
+def is_warned(model: Model, given: dict[str, Any], name: str) -> bool:
     return any(warning.startswith(f"{name}: ") for warning in model.warnings(call(**given)))
 
 
@@ -127,7 +127,7 @@ def test_each_setting_alone_is_sent_or_named() -> None:
             model = model_of(row, name)
             for setting, value in GIVEN.items():
                 with case(f"{row} {name} {setting}"):
-                    seen, told = is_seen(model, {setting: value}, setting), is_told(model, {setting: value}, setting)
+                    seen, told = is_seen(model, {setting: value}, setting), is_warned(model, {setting: value}, setting)
                     assert seen or told
                     if seen and told:
                         assert setting == "thinking"  # rounded to another level
@@ -138,7 +138,7 @@ def test_each_setting_among_others_is_sent_or_named(where: tuple[str, str], name
     model = model_of(*where)
     given = {name: GIVEN[name] for name in GIVEN if name in names}
     for name in given:
-        assert is_seen(model, given, name) or is_told(model, given, name), (where, name)
+        assert is_seen(model, given, name) or is_warned(model, given, name), (where, name)
 
 
 def test_unasked_nothing_is_said_about_thinking() -> None:
@@ -160,7 +160,7 @@ def test_unasked_nothing_is_said_about_thinking() -> None:
 def test_a_level_is_asked_for_rounded_or_refused_and_never_only_dropped(where: tuple[str, str], level: Any) -> None:
     model = model_of(*where)
     plain, asked = model.request(call()), model.request(call(thinking=level))
-    if plain == asked and not is_told(model, {"thinking": level}, "thinking"):
+    if plain == asked and not is_warned(model, {"thinking": level}, "thinking"):
         # All that is left to say: yes, as much as you do anyway.
         assert level is True
         assert model.request(call(thinking=False)) != plain or model.request(call(thinking="high")) != plain

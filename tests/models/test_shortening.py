@@ -15,7 +15,7 @@ from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import Event, ModelEvent, ResponseEndEvent, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.models import ModelStream
-from pellucid.models.shortening import TRIES, Shortening
+from pellucid.models.shortening import MAX_ATTEMPTS, TruncatingModel
 from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, Origin, TextPart, UserPromptPart
 from pellucid.run import Minter
 from pellucid.runs import LiveRun
@@ -46,7 +46,7 @@ class Small:
     name, origin = "m", ORIGIN
 
     def __init__(self, room: int, dice: Any, *, in_stream: bool) -> None:
-        self.room, self.asked = room, list[int]()
+        self.room, self.request_counts = room, list[int]()
         self.streams: list[ScriptedStream] = []
         self._dice, self._in_stream = dice, in_stream
 
@@ -54,8 +54,8 @@ class Small:
         return []
 
     async def open(self, call: ModelCall) -> ModelStream:
-        self.asked.append(sum(isinstance(message, ModelRequest) for message in call.messages))
-        if self.asked[-1] <= self.room:
+        self.request_counts.append(sum(isinstance(message, ModelRequest) for message in call.messages))
+        if self.request_counts[-1] <= self.room:
             return self._stream(answer())
         if self._in_stream:
             return self._stream(refusal())
@@ -78,7 +78,7 @@ def talk(turns: int) -> list[ModelMessage]:
 
 
 async def read(model: Small, turns: int, stop_after: int | None) -> list[Event]:
-    run = LiveRun(Shortening(model), ModelCall("m", talk(turns)), Minter(b"seed"))
+    run = LiveRun(TruncatingModel(model), ModelCall("m", talk(turns)), Minter(b"seed"))
     out: list[Event] = []
     await run.open()
     while stop_after is None or stop_after > 0:
@@ -97,7 +97,7 @@ async def read(model: Small, turns: int, stop_after: int | None) -> list[Event]:
 
 async def deliver(model: Small, turns: int, stop_after: int | None) -> list[Event]:
     """The same, pushed; stopped after so many turns of the loop."""
-    run = LiveRun(Shortening(model), ModelCall("m", talk(turns)), Minter(b"seed"))
+    run = LiveRun(TruncatingModel(model), ModelCall("m", talk(turns)), Minter(b"seed"))
     out: list[Event] = []
     await run.open()
     delivery = asyncio.create_task(run.deliver(lambda batch: out.extend(batch.events)))
@@ -135,14 +135,14 @@ def test_it_is_asked_with_less_until_it_fits_and_what_it_says_passes(
         out = asyncio.run(how(model, turns, stop_after))
         fold(out)
         assert isinstance(out[-1], RunEndEvent)
-    assert model.asked[0] == turns
-    assert model.asked == sorted(set(model.asked), reverse=True)
-    assert len(model.asked) <= TRIES
+    assert model.request_counts[0] == turns
+    assert model.request_counts == sorted(set(model.request_counts), reverse=True)
+    assert len(model.request_counts) <= MAX_ATTEMPTS
     if stop_after is None and out:
         [end] = [event for event in out if isinstance(event, RunEndEvent)]
         assert end.status == ("completed" if room else "failed")
         if not room:
-            assert model.asked[-1] == 1
+            assert model.request_counts[-1] == 1
         else:
             assert fold(out).messages[0].text == "Yes."  # type: ignore[union-attr]
 
@@ -154,12 +154,12 @@ def test_what_was_left_out_stays_out_in_the_next_turn(in_stream: bool) -> None:
     model = Small(3, random.Random(1), in_stream=in_stream)
 
     async def twice() -> None:
-        shortening = Shortening(model)
+        shortening = TruncatingModel(model)
         for _ in range(2):
             await run_events(LiveRun(shortening, ModelCall("m", talk(9)), Minter(b"seed")))
 
     asyncio.run(twice())
-    assert model.asked[-1] == model.asked[-2] <= 3
+    assert model.request_counts[-1] == model.request_counts[-2] <= 3
 
 
 class Fails(Small):
@@ -170,7 +170,7 @@ class Fails(Small):
         self._failure = failure
 
     async def open(self, call: ModelCall) -> ModelStream:
-        if self.asked:
+        if self.request_counts:
             raise self._failure
         return await super().open(call)
 
@@ -187,7 +187,7 @@ def test_a_failure_when_it_is_asked_again_ends_the_run(failure: Exception, code:
     """That it was too long stands, unless the fault is our own."""
 
     async def main() -> None:
-        run = LiveRun(Shortening(Fails(failure)), ModelCall("m", talk(3)), Minter(b"seed"))
+        run = LiveRun(TruncatingModel(Fails(failure)), ModelCall("m", talk(3)), Minter(b"seed"))
         out: list[Event] = []
         await run.open()
         try:
@@ -206,7 +206,7 @@ def test_a_failure_when_it_is_asked_again_ends_the_run(failure: Exception, code:
 def test_a_pause_holds_when_it_is_asked_again() -> None:
     async def main() -> None:
         model = Small(1, random.Random(0), in_stream=True)
-        stream = await Shortening(model).open(ModelCall("m", talk(3)))
+        stream = await TruncatingModel(model).open(ModelCall("m", talk(3)))
         reads: list[Any] = []
         stream.pause()
         stream.start(reads.append)
@@ -223,17 +223,17 @@ def test_a_pause_holds_when_it_is_asked_again() -> None:
 def test_what_is_cancelled_while_it_is_asked_again_is_over() -> None:
     class Waits(Small):
         async def open(self, call: ModelCall) -> ModelStream:
-            if self.asked:
-                self.asked.append(0)
+            if self.request_counts:
+                self.request_counts.append(0)
                 await asyncio.Event().wait()
             return await super().open(call)
 
     async def main() -> None:
         model = Waits(0, random.Random(0), in_stream=True)
-        stream = await Shortening(model).open(ModelCall("m", talk(9)))
+        stream = await TruncatingModel(model).open(ModelCall("m", talk(9)))
         reads: list[Any] = []
         stream.start(reads.append)
-        await eventually(lambda: len(model.asked) == 2)
+        await eventually(lambda: len(model.request_counts) == 2)
         stream.cancel()
         await loop_turns(20)
         assert len(asyncio.all_tasks()) == 1
@@ -248,7 +248,7 @@ def test_a_turn_that_stops_without_a_word_is_passed_on() -> None:
             return ScriptedStream([None])
 
     async def main() -> None:
-        stream = await Shortening(Silent(9, random.Random(0), in_stream=True)).open(ModelCall("m", talk(3)))
+        stream = await TruncatingModel(Silent(9, random.Random(0), in_stream=True)).open(ModelCall("m", talk(3)))
         reads: list[Any] = []
         stream.start(reads.append)
         await eventually(lambda: reads == [None])

@@ -17,7 +17,7 @@ from pellucid.protocols.openresponses import Dialect, Encoder, Request, parse_re
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
-from pellucid.server.openapi import document
+from pellucid.server.openapi import build_document
 from pellucid.settings import ModelCall
 from tests.schemas import published_schema
 
@@ -90,7 +90,7 @@ class Schema:
 def schemas() -> tuple[Schema, ...]:
     """Ours, and the published one if it is there."""
     theirs = published()
-    return (Schema(document()), *([Schema(theirs)] if theirs is not None else []))
+    return (Schema(build_document()), *([Schema(theirs)] if theirs is not None else []))
 
 
 def check_events(events: list[dict[str, Any]]) -> None:
@@ -117,7 +117,7 @@ def encoded(batches: list[list[Event]], dialect: Dialect = "openresponses", **kw
     return encoder.start() + b"".join(encoder.feed(batch, NOW + 1) for batch in batches)
 
 
-def told(events: list[ModelEvent], seed: bytes = b"seed") -> list[Event]:
+def run_events(events: list[ModelEvent], seed: bytes = b"seed") -> list[Event]:
     """One turn through a run."""
     run = Run(ModelCall("m", []), Minter(seed))
     run.start()
@@ -128,7 +128,7 @@ def told(events: list[ModelEvent], seed: bytes = b"seed") -> list[Event]:
 
 def events_of(stream: bytes) -> list[dict[str, Any]]:
     """The stream's events; `[DONE]` is checked and left out."""
-    *frames, last = SSEDecoder(limit=len(stream) + 1).feed(stream)
+    *frames, last = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     assert last.data == b"[DONE]"
     assert stream.endswith(b"data: [DONE]\n\n")
     return [json.loads(frame.data) for frame in frames]

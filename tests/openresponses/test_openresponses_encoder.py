@@ -40,8 +40,8 @@ from tests.openresponses.openresponses_kit import (
     encoded,
     events_of,
     names,
+    run_events,
     schemas,
-    told,
 )
 
 # Text that looks like a template, a frame or the end; what JSON escapes; what is no character at all.
@@ -85,7 +85,7 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
         case "summary":
             emitter.thinking(("sum", key), text, item=("r", key // 2), form="summary")
         case "sealed":
-            emitter.whole(SealedPart(text), item=("r", key))
+            emitter.whole_part(SealedPart(text), item=("r", key))
         case "seal":
             emitter.thinking(("raw", key), signature=f"s{text}", details={"d": text})
         case "text":
@@ -108,13 +108,13 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
         case "item":
             emitter.item(("i", key), "reasoning", signature=text)
         case "builtin":
-            emitter.whole(BuiltinToolCallPart("search", {"q": 1}, "b"))
+            emitter.whole_part(BuiltinToolCallPart("search", {"q": 1}, "b"))
         case "file":
-            emitter.whole(FilePart("aGk=", "image/png"))
+            emitter.whole_part(FilePart("aGk=", "image/png"))
         case "opaque":
-            emitter.whole(OpaquePart("x", {"secret": text}))
+            emitter.whole_part(OpaquePart("x", {"secret": text}))
         case "compaction":
-            emitter.whole(CompactionPart(text, signature="sig"))
+            emitter.whole_part(CompactionPart(text, signature="sig"))
         case "fail" if key == 2:
             emitter.fail(ErrorInfo("model_error", f"broke: {text}", code="c" if text else None, param=text))
 
@@ -137,7 +137,7 @@ def run_of(script: list[Any], cause: Cause) -> tuple[list[list[Event]], Run]:
         for batch in read:
             events, effects = run.feed(batch)
             batches.append(events)
-        if run.ended is not None:
+        if run.run_end is not None:
             return batches, run
         [tools] = effects
         assert isinstance(tools, CallTools)
@@ -147,7 +147,7 @@ def run_of(script: list[Any], cause: Cause) -> tuple[list[list[Event]], Run]:
             else RetryPromptPart("again", call.tool_name, call.tool_call_id)
             for at, call in enumerate(tools.calls)
         ]
-        events, _ = run.results(results)
+        events, _ = run.add_results(results)
         batches.append(events)
     batches.append(run.end(ErrorInfo("timeout", "nobody asked the model again")))
     return batches, run
@@ -285,7 +285,7 @@ def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
     for kind in (emitter.thinking, emitter.text):
         for at in range(0, len(text), size):
             kind("k", text[at : at + size])
-    events = events_of(encoded([told(emitter.end())]))
+    events = events_of(encoded([run_events(emitter.end())]))
     for name in ("response.reasoning", "response.output_text"):
         deltas = "".join(event["delta"] for event in events if event["type"] == f"{name}.delta")
         done = "".join(event["text"] for event in events if event["type"] == f"{name}.done")
@@ -301,7 +301,7 @@ def stream_of(*said: tuple[str, int, str], reason: Any = "stop", usage: Usage | 
         say(emitter, *call)
     emitter.finish(reason)
     emitter.usage = usage or Usage()
-    stream = encoded([told(emitter.end())])
+    stream = encoded([run_events(emitter.end())])
     assert verify(stream) == []
     check_events(events_of(stream))
     return events_of(stream)
@@ -379,7 +379,7 @@ def test_citations_flat_and_nested_are_events_and_part_of_the_text(given_: dict[
     emitter = Emitter(ORIGIN)
     emitter.text("t", "see", annotations=[given_])
     emitter.text("t", annotations=[given_, {"type": "file_citation", "file_id": "f"}])
-    events = events_of(encoded([told(emitter.end())]))
+    events = events_of(encoded([run_events(emitter.end())]))
     citation = {"type": "url_citation", "url": "https://e.org", "title": title, "start_index": 1, "end_index": 2}
     added = [event for event in events if event["type"] == "response.output_text.annotation.added"]
     assert [(event["annotation_index"], event["annotation"]) for event in added] == [(0, citation), (1, citation)]
@@ -389,7 +389,7 @@ def test_citations_flat_and_nested_are_events_and_part_of_the_text(given_: dict[
 def test_logprobs_have_every_field_even_where_the_provider_gave_none() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "é", logprobs=[{"token": "é", "logprob": -0.1, "bytes": None}])
-    events = events_of(encoded([told(emitter.end())]))
+    events = events_of(encoded([run_events(emitter.end())]))
     check_events(events)
     whole = [{"token": "é", "logprob": -0.1, "bytes": [195, 169], "top_logprobs": []}]
     assert [event["logprobs"] for event in events if event["type"].startswith("response.output_text.d")] == [whole] * 2
@@ -411,7 +411,7 @@ def test_usage_that_was_not_reported_is_null_and_what_was_is_summed() -> None:
 def test_a_call_without_arguments_has_an_empty_object(args: Any) -> None:
     emitter = Emitter(ORIGIN)
     emitter.tool_call("f", args, name="now", call_id="c")
-    stream = encoded([told(emitter.end())])
+    stream = encoded([run_events(emitter.end())])
     assert verify(stream) == []
     assert events_of(stream)[-1]["response"]["output"][0]["arguments"] == "{}"
 
@@ -448,7 +448,7 @@ def test_a_queued_response_begins_when_the_model_does() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "a")
     encoder = an_encoder()
-    stream = encoder.start(queued=True) + encoder.feed(told(emitter.end()), NOW)
+    stream = encoder.start(queued=True) + encoder.feed(run_events(emitter.end()), NOW)
     assert verify(stream) == []
     events = events_of(stream)
     check_events(events)
@@ -461,7 +461,7 @@ def test_obfuscation_pads_every_delta_that_has_the_field_to_a_multiple_of_32() -
     for at in range(40):
         emitter.text("t", "é\n" * at)
     emitter.refusal("r", "no")
-    events = events_of(encoded([told(emitter.end())], obfuscate=True))
+    events = events_of(encoded([run_events(emitter.end())], obfuscate=True))
     check_events(events)
     for event in events:
         if event["type"] == "response.output_text.delta":
@@ -474,7 +474,7 @@ def test_obfuscation_pads_every_delta_that_has_the_field_to_a_multiple_of_32() -
 def test_very_long_text_comes_whole() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "x" * 5_000_000)
-    events = events_of(encoded([told(emitter.end())]))
+    events = events_of(encoded([run_events(emitter.end())]))
     assert [len(event["text"]) for event in events if event["type"] == "response.reasoning.done"] == [5_000_000]
 
 
@@ -493,7 +493,7 @@ def test_opaque_data_that_is_no_json_or_bottomless_is_nobody_s_trouble() -> None
     emitter.thinking("k", "t", details={"native": deep, "what": object()})
     emitter.item("i", "reasoning", native=deep)
     emitter.fail(ErrorInfo("model_error", "broke", native=deep))
-    stream = encoded([told(emitter.end())])
+    stream = encoded([run_events(emitter.end())])
     assert verify(stream) == []
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pellucid.errors import RequestError
 from pellucid.protocols.openresponses import openapi, parse_request
 from pellucid.protocols.openresponses import types as t
-from pellucid.server.openapi import document
+from pellucid.server.openapi import build_document
 from tests.openresponses.openresponses_kit import ALIASES, Schema, published, schemas
 
-DOC = document()
+DOC = build_document()
 OURS = schemas()[0]
 
 spec = pytest.mark.needs("schema")
@@ -47,7 +47,7 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
     mapped = [
         ref
         for schema in [DOC["paths"]["/v1/responses"], components]
-        for discriminator in found(schema, "discriminator")
+        for discriminator in values_of(schema, "discriminator")
         for ref in discriminator.get("mapping", {}).values()
     ]
     for ref in [*references(DOC), *mapped]:
@@ -58,10 +58,10 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def found(value: Any, key: str) -> list[Any]:
+def values_of(value: Any, key: str) -> list[Any]:
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
     here = [value[key]] if isinstance(value, dict) and key in value else []
-    return here + [one for entry in inner for one in found(entry, key)]
+    return here + [one for entry in inner for one in values_of(entry, key)]
 
 
 def test_the_stream_is_made_of_every_event_there_is() -> None:

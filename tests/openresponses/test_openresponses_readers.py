@@ -22,7 +22,7 @@ from pellucid.protocols.openresponses.verify import verify
 from pellucid.runs import Batch
 from pellucid.runs.stages import SealStage
 from pellucid.sealing import Keys, Sealer
-from pellucid.view import Reader, Redactor
+from pellucid.view import Redactor, Viewer
 from tests.batching import batch_sizes, in_batches
 from tests.openresponses.openresponses_kit import ALIASES, NOW, check_events, request, schemas
 from tests.openresponses.test_openresponses_encoder import run_of, turns
@@ -30,10 +30,10 @@ from tests.openresponses.test_openresponses_encoder import run_of, turns
 sealer = Sealer(Keys.generate())
 
 
-class Told(NamedTuple):
+class EncodingCase(NamedTuple):
     """How a run is told."""
 
-    reader: Reader
+    reader: Viewer
     seals: bool
     dialect: Dialect
     framing: Framing
@@ -43,14 +43,14 @@ class Told(NamedTuple):
 
 
 ways = st.builds(
-    Told,
-    st.builds(Reader, st.sampled_from(VIEWS), counts=st.booleans(), summaries=st.booleans()),
+    EncodingCase,
+    st.builds(Viewer, st.sampled_from(VIEWS), counts=st.booleans(), summaries=st.booleans()),
     *[st.booleans(), st.sampled_from(["openresponses", "openai"]), st.sampled_from(["events", "lines"])],
     *[st.booleans(), st.booleans()],
 )
 
 
-def enriched(batches: list[list[Event]], way: Told) -> list[list[Event]]:
+def enriched(batches: list[list[Event]], way: EncodingCase) -> list[list[Event]]:
     """As the gateway enriches a run before anybody reads it."""
     seals = SealStage(lambda sealed: sealer.seal(sealed, tenant="t")) if way.seals else None
     out: list[list[Event]] = []
@@ -68,7 +68,7 @@ def enriched(batches: list[list[Event]], way: Told) -> list[list[Event]]:
     return out
 
 
-def told(batches: Sequence[list[Event]], way: Told, after: int = -1) -> list[bytes]:
+def encode_case(batches: Sequence[list[Event]], way: EncodingCase, after: int = -1) -> list[bytes]:
     """What each batch is on the wire, from a reader of its own."""
     encoder = Encoder(
         request().response("resp_1", "m", NOW),
@@ -92,13 +92,15 @@ def frames(stream: bytes, framing: Framing) -> list[bytes]:
 def events_of(stream: bytes, framing: Framing) -> list[dict[str, Any]]:
     if framing == "lines":
         return [json.loads(line) for line in stream.splitlines()]
-    decoded = SSEDecoder(limit=len(stream) + 1).feed(stream)
+    decoded = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     return [json.loads(frame.data) for frame in decoded if frame.data != b"[DONE]"]
 
 
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
-def test_what_leaves_is_legal_gapless_balanced_and_fits_the_schemas(script: list[Any], cause: Cause, way: Told) -> None:
-    stream = b"".join(told(enriched(run_of(script, cause)[0], way), way))
+def test_what_leaves_is_legal_gapless_balanced_and_fits_the_schemas(
+    script: list[Any], cause: Cause, way: EncodingCase
+) -> None:
+    stream = b"".join(encode_case(enriched(run_of(script, cause)[0], way), way))
     assert verify(stream, way.dialect, way.framing) == []
     events = events_of(stream, way.framing)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
@@ -112,12 +114,12 @@ def test_what_leaves_is_legal_gapless_balanced_and_fits_the_schemas(script: list
 
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways, st.data())
 def test_from_any_cursor_on_comes_the_rest_and_nothing_else(
-    script: list[Any], cause: Cause, way: Told, data: st.DataObject
+    script: list[Any], cause: Cause, way: EncodingCase, data: st.DataObject
 ) -> None:
     batches = enriched(run_of(script, cause)[0], way)
-    written = frames(b"".join(told(batches, way)), way.framing)
+    written = frames(b"".join(encode_case(batches, way)), way.framing)
     cursor = data.draw(st.integers(-1, len(written)))
-    rest = b"".join(told(batches, way, after=cursor))
+    rest = b"".join(encode_case(batches, way, after=cursor))
     if way.framing == "lines":
         assert rest == b"".join(written[cursor + 1 :])
     else:
@@ -125,9 +127,11 @@ def test_from_any_cursor_on_comes_the_rest_and_nothing_else(
 
 
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
-def test_a_socket_tells_what_a_stream_tells(script: list[Any], cause: Cause, way: Told) -> None:
+def test_a_socket_tells_what_a_stream_tells(script: list[Any], cause: Cause, way: EncodingCase) -> None:
     batches = enriched(run_of(script, cause)[0], way)
-    streams = [events_of(b"".join(told(batches, way._replace(framing=framing))), framing) for framing in _FRAMINGS]
+    streams = [
+        events_of(b"".join(encode_case(batches, way._replace(framing=framing))), framing) for framing in _FRAMINGS
+    ]
     for over_http, over_socket in zip(*streams, strict=True):
         if over_http["type"] == "error":
             assert isinstance(over_socket["status"], int)
@@ -141,9 +145,9 @@ _FRAMINGS: tuple[Framing, ...] = ("events", "lines")
 
 
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
-def test_who_may_see_less_reads_no_thought(script: list[Any], cause: Cause, way: Told) -> None:
+def test_who_may_see_less_reads_no_thought(script: list[Any], cause: Cause, way: EncodingCase) -> None:
     batches = enriched(run_of(_marked(script), cause)[0], way)
-    stream = b"".join(told(batches, way)).decode()
+    stream = b"".join(encode_case(batches, way)).decode()
     thoughts = [
         event.part.form
         for batch in batches
@@ -173,7 +177,7 @@ def _marked(script: list[Any]) -> list[Any]:
 
 
 @given(turns, ways, batch_sizes)
-def test_how_events_come_in_batches_changes_no_byte(script: list[Any], way: Told, sizes: list[int]) -> None:
+def test_how_events_come_in_batches_changes_no_byte(script: list[Any], way: EncodingCase, sizes: list[int]) -> None:
     whole = enriched(run_of(script, "eof")[0], way)
     events = [event for batch in whole for event in batch]
-    assert b"".join(told(in_batches(events, sizes), way)) == b"".join(told(whole, way))
+    assert b"".join(encode_case(in_batches(events, sizes), way)) == b"".join(encode_case(whole, way))

@@ -28,7 +28,7 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.protocols.decoding import MAX_DEPTH
-from pellucid.protocols.openresponses import Called, Known, error_body, parse_request, status_of
+from pellucid.protocols.openresponses import KnownCall, ReferenceContext, error_body, parse_request, status_of
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from tests.cases import Cases
 from tests.openresponses.openresponses_kit import NOW, Answer, calls, request, says, schemas, stops, thinks
@@ -41,7 +41,7 @@ def refused(body: Any) -> ErrorInfo:
     """What is said about a body that is refused: always a client's error, in the protocol's form."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(RequestError) as caught:
-        asked_by(data)
+        model_call_of(data)
     info = caught.value.info
     assert status_of(info) == (404 if info.kind == "not_found" else 400)
     assert set(error_body(info)["error"]) == {"message", "type", "param", "code"}
@@ -49,12 +49,12 @@ def refused(body: Any) -> ErrorInfo:
     return info
 
 
-def asked_by(data: bytes) -> ModelCall:
+def model_call_of(data: bytes) -> ModelCall:
     taken = parse_request(data)
     return taken.call(taken.messages())
 
 
-def asked(**body: Any) -> ModelCall:
+def model_call(**body: Any) -> ModelCall:
     """What the model is asked, where nothing was said before."""
     taken = request(**body)
     return taken.call(taken.messages())
@@ -155,7 +155,7 @@ def test_a_field_is_accepted_honoured_and_echoed() -> None:
                 body = {field: value}
                 assert echo(**body) == DEFAULTS | {field: value if echoed is ... else echoed}
                 if settings is not ...:
-                    assert asked(**body).settings == settings
+                    assert model_call(**body).settings == settings
                 # null is the same as leaving it out.
                 assert echo(**{field: None}) == DEFAULTS
 
@@ -164,13 +164,13 @@ def test_fields_without_an_echo_are_accepted() -> None:
     assert request(stream=True).stream
     assert not request(stream=False).stream
     assert request(stream_options={"include_obfuscation": True}).obfuscate
-    assert asked(user="u").settings == {"user": "u"}
+    assert model_call(user="u").settings == {"user": "u"}
     assert request(model="some/model").model == "some/model"
-    assert asked(include=["reasoning.encrypted_content"]).settings == {}
-    with_logprobs = asked(include=["message.output_text.logprobs"]).settings
+    assert model_call(include=["reasoning.encrypted_content"]).settings == {}
+    with_logprobs = model_call(include=["message.output_text.logprobs"]).settings
     assert with_logprobs == {"logprobs": True, "top_logprobs": 0}
-    assert asked(parallel_tool_calls=False, tools=[F]).settings == {"parallel_tool_calls": False}
-    assert asked(field_of_tomorrow={"x": 1}) == asked()
+    assert model_call(parallel_tool_calls=False, tools=[F]).settings == {"parallel_tool_calls": False}
+    assert model_call(field_of_tomorrow={"x": 1}) == model_call()
 
 
 # field, a value, where it is wrong, what the message says would be right
@@ -296,7 +296,7 @@ ALLOWED = {"type": "allowed_tools", "tools": [{"type": "function", "name": "g"}]
     ],
 )
 def test_tool_choice_in_all_its_forms(choice: Any, offered: Any, meant: ToolChoice, echoed: Any) -> None:
-    call = asked(tools=[F, G], tool_choice=choice)
+    call = model_call(tools=[F, G], tool_choice=choice)
     assert (call.tools, call.tool_choice) == (offered, meant)
     whole = echo(tools=[F, G], tool_choice=choice)
     assert whole["tool_choice"] == (choice if echoed is ... else echoed)
@@ -345,11 +345,11 @@ def test_a_schema_may_be_deep_but_not_bottomless(where: str) -> None:
 
 
 def messages(*items: Any, **body: Any) -> list[ModelMessage]:
-    return asked(input=list(items), **body).messages
+    return model_call(input=list(items), **body).messages
 
 
 def test_a_text_is_a_user_message_after_the_instructions() -> None:
-    assert asked(instructions="Be brief.").messages == [
+    assert model_call(instructions="Be brief.").messages == [
         ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Hi")])
     ]
 
@@ -460,7 +460,9 @@ def test_what_was_sealed_stands_where_its_item_stood_and_goes_before_what_can_be
 
 
 def test_what_an_item_refers_to_is_said_in_its_place() -> None:
-    known = Known({"c1": Called("f")}, {"rs_1": [ModelResponse([ThinkingPart("t")])], "fc_2": [ModelResponse([TOOL])]})
+    known = ReferenceContext(
+        {"c1": KnownCall("f")}, {"rs_1": [ModelResponse([ThinkingPart("t")])], "fc_2": [ModelResponse([TOOL])]}
+    )
     taken = request(
         input=[{"id": "rs_1"}, {"type": "item_reference", "id": "fc_2"}, RESULT, {**RESULT, "call_id": "c2"}]
     )
@@ -482,17 +484,17 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
 def test_each_call_has_one_output() -> None:
     answered, twice = "input[{}].call_id", "has its output already"
     for items, known, at in (
-        ([CALL, RESULT, RESULT], Known(), 2),
-        ([RESULT], Known({"c1": Called("f", 0)}), 0),
-        ([CALL, RESULT, CALL, RESULT, RESULT], Known(), 4),
-        ([CALL, RESULT, RESULT], Known({"c1": Called("f", 0)}), 2),
+        ([CALL, RESULT, RESULT], ReferenceContext(), 2),
+        ([RESULT], ReferenceContext({"c1": KnownCall("f", 0)}), 0),
+        ([CALL, RESULT, CALL, RESULT, RESULT], ReferenceContext(), 4),
+        ([CALL, RESULT, RESULT], ReferenceContext({"c1": KnownCall("f", 0)}), 2),
     ):
         with pytest.raises(RequestError, match=twice) as wrong:
             request(input=items).messages(known)
         assert wrong.value.info.param == answered.format(at)
     # Some models give several calls one id.
     assert len(request(input=[CALL, CALL, RESULT, RESULT, CALL, RESULT]).messages()) == 4
-    assert len(request(input=[RESULT, CALL, RESULT]).messages(Known({"c1": Called("f")}))) == 3
+    assert len(request(input=[RESULT, CALL, RESULT]).messages(ReferenceContext({"c1": KnownCall("f")}))) == 3
 
 
 def test_a_tool_loop_is_grouped_into_turns_with_each_reasoning_before_its_call() -> None:
@@ -575,7 +577,7 @@ def test_every_item_that_is_given_out_is_taken_back() -> None:
     ],
 )
 def test_the_form_of_the_answer(text: Any, form: OutputFormat) -> None:
-    assert asked(text=text).output == form
+    assert model_call(text=text).output == form
     echo(text=text)
 
 

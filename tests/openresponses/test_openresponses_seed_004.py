@@ -10,7 +10,7 @@ from pellucid.parts import ToolReturnPart
 from pellucid.protocols.openresponses import openapi
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.run import CallModel, CallTools, Minter, Run
-from pellucid.server.openapi import document
+from pellucid.server.openapi import build_document
 from pellucid.settings import ModelCall
 from tests.openresponses.openresponses_kit import (
     NOW,
@@ -98,7 +98,9 @@ def test_fr_008_the_text_sequence_is_what_it_was() -> None:
 
 
 def test_fr_009_the_openapi_document_describes_the_reasoning_events() -> None:
-    stream = document()["paths"]["/v1/responses"]["post"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    stream = build_document()["paths"]["/v1/responses"]["post"]["responses"]["200"]["content"]["text/event-stream"][
+        "schema"
+    ]
     for name in ("response.reasoning.delta", "response.reasoning.done"):
         assert name in stream["discriminator"]["mapping"]
         assert {"item_id", "output_index", "content_index", "sequence_number"} <= set(
@@ -208,7 +210,7 @@ def test_story_3_scenario_2_each_turn_reasons_in_an_item_of_its_own_and_the_numb
         if effects:
             [tools] = effects
             assert isinstance(tools, CallTools)
-            events, effects = run.results(
+            events, effects = run.add_results(
                 [ToolReturnPart("weather", "rain", call.tool_call_id) for call in tools.calls]
             )
             stream += encoder.feed(events, NOW)

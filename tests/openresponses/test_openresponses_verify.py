@@ -12,7 +12,7 @@ from pellucid.emit import Emitter
 from pellucid.errors import ErrorInfo
 from pellucid.protocols.openresponses.verify import verify
 from tests.cases import Cases
-from tests.openresponses.openresponses_kit import ORIGIN, encoded, events_of, told
+from tests.openresponses.openresponses_kit import ORIGIN, encoded, events_of, run_events
 
 Events = list[dict[str, Any]]
 
@@ -32,7 +32,7 @@ def legal(reason: Any = "stop", error: ErrorInfo | None = None) -> Events:
     emitter.tool_call("f", "1}")
     emitter.tool_call("g", "{}", name="g", call_id="c2")
     emitter.finish(reason)
-    return events_of(encoded([told(emitter.end("eof" if error is None else "error", error))]))
+    return events_of(encoded([run_events(emitter.end("eof" if error is None else "error", error))]))
 
 
 LEGAL = legal()
@@ -196,7 +196,7 @@ def test_an_event_line_that_is_not_the_type_is_found() -> None:
 def test_another_dialect_s_stream_is_not_this_one_s() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "t")
-    body = encoded([told(emitter.end())])
+    body = encoded([run_events(emitter.end())])
     assert verify(body) == []
     assert verify(body, "openai") != []
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext
 
 from pellucid.server.config import check_config
-from tests.page.page_kit import Cable, House, Said, Stage, Tab, Tabs, browser
+from tests.page.page_kit import Cable, House, ModelScript, Stage, Tab, Tabs, browser
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served, serve
 
@@ -48,13 +48,13 @@ def house(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def said(house: House) -> Iterator[Said]:
+def model_script(house: House) -> Iterator[ModelScript]:
     """What the models say. Afterwards nothing is under way, and no chat is left."""
-    house.stage.said = said = Said()
-    yield said
+    house.stage.model_script = model_script = ModelScript()
+    yield model_script
     for chat in house.gateway.request("GET", "/api/conversations?limit=100").json["data"]:
         house.gateway.request("DELETE", f"/api/conversations/{chat['id']}")
-    said.close()
+    model_script.close()
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def gateway(house: House) -> Served:
 
 
 @pytest.fixture
-def tabs(chrome: Browser, gateway: Served, said: Said) -> Iterator[Tabs]:
+def tabs(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterator[Tabs]:
     """Tabs in profiles of their own, of any size and taste; nothing goes wrong in any of them."""
     made: list[Tab] = []
 
@@ -82,7 +82,7 @@ def tabs(chrome: Browser, gateway: Served, said: Said) -> Iterator[Tabs]:
 
 
 @pytest.fixture
-def tab(chrome: Browser, gateway: Served, said: Said) -> Iterator[Tab]:
+def tab(chrome: Browser, gateway: Served, model_script: ModelScript) -> Iterator[Tab]:
     """A tab in a profile that holds nothing but what was loaded before; nothing goes wrong in it."""
     context = _profiles.pop() if _profiles else chrome.new_context(**PLAIN)
     made = Tab(context, gateway)

@@ -65,80 +65,80 @@ class Step(NamedTuple):
     then: Literal["go on", "end", "reset"] = "go on"
 
 
-class Said:
+class ModelScript:
     """What a model says, word by word as the test wants it: each call returns at once."""
 
     def __init__(self) -> None:
         self._steps: queue.SimpleQueue[Step] = queue.SimpleQueue()
-        self._told: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._listener: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._over = False
         self.calls: list[Call] = []
 
-    def think(self, text: str) -> Said:
+    def think(self, text: str) -> ModelScript:
         return self.frames(delta(reasoning_content=text))
 
-    def say(self, text: str) -> Said:
+    def say(self, text: str) -> ModelScript:
         return self.frames(delta(content=text))
 
-    def call(self, name: str, args: dict[str, Any] | str, id: str = "call_1", index: int = 0) -> Said:
+    def call(self, name: str, args: dict[str, Any] | str, id: str = "call_1", index: int = 0) -> ModelScript:
         """Begin and end a call of a function; `end("tool_calls")` ends the turn, and its result comes with the next."""
         text = args if isinstance(args, str) else json.dumps(args)
         function = {"name": name, "arguments": text}
         return self.frames(delta(tool_calls=[{"index": index, "id": id, "type": "function", "function": function}]))
 
-    def end(self, reason: str = "stop", usage: dict[str, Any] | None = None) -> Said:
+    def end(self, reason: str = "stop", usage: dict[str, Any] | None = None) -> ModelScript:
         self.frames(delta(reason))
         if usage is not None:
             self.frames({"choices": [], "usage": usage})
         return self._put(Step(event(b"[DONE]"), "end"))
 
-    def answer(self, text: str, thought: str = "") -> Said:
+    def answer(self, text: str, thought: str = "") -> ModelScript:
         """A whole turn."""
         if thought:
             self.think(thought)
         return self.say(text).end()
 
-    def fail(self, message: str) -> Said:
+    def fail(self, message: str) -> ModelScript:
         """The server says that it cannot go on."""
         return self._put(Step(event({"error": {"message": message}}), "end"))
 
-    def break_off(self) -> Said:
+    def break_off(self) -> ModelScript:
         """The connection goes, in the middle."""
         return self._put(Step(then="reset"))
 
-    def frames(self, *values: Any) -> Said:
+    def frames(self, *values: Any) -> ModelScript:
         """Events of any wire without names."""
         return self.raw(b"".join(event(value) for value in values))
 
-    def raw(self, data: bytes) -> Said:
+    def raw(self, data: bytes) -> ModelScript:
         return self._put(Step(data))
 
     def close(self) -> None:
         """Whoever still waits for a word waits in vain."""
         self._over = True
-        self._tell()
+        self._notify()
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
         """What the model was asked."""
         return [call.body for call in self.calls]
 
-    def _put(self, step: Step) -> Said:
+    def _put(self, step: Step) -> ModelScript:
         self._steps.put(step)
-        self._tell()
+        self._notify()
         return self
 
-    def _tell(self) -> None:
-        told = self._told
-        if told is not None:
+    def _notify(self) -> None:
+        listener = self._listener
+        if listener is not None:
             with suppress(RuntimeError):
-                told[0].call_soon_threadsafe(told[1].set)
+                listener[0].call_soon_threadsafe(listener[1].set)
 
     async def script(self, call: Call) -> None:
         """Each call of the model goes on where the one before ended."""
         self.calls.append(call)
         news = asyncio.Event()
-        self._told = asyncio.get_running_loop(), news
+        self._listener = asyncio.get_running_loop(), news
         gone = asyncio.ensure_future(call.gone())
         gone.add_done_callback(lambda _: news.set())
         try:
@@ -168,11 +168,11 @@ class Stage:
     """Where all models of the gateway play what the test at hand says."""
 
     def __init__(self, upstream: Upstream) -> None:
-        self.said = Said()
+        self.model_script = ModelScript()
         self.names = {name: upstream.plays(self._script, family=name) for name in (THINKER, OTHER, REASONER, CLAUDE)}
 
     async def _script(self, call: Call) -> None:
-        await self.said.script(call)
+        await self.model_script.script(call)
 
     def config(self, upstream: Upstream) -> dict[str, Any]:
         """The gateway before them; its default model is the one that thinks aloud."""
@@ -395,7 +395,7 @@ __all__ = [
     "THINKER",
     "Cable",
     "House",
-    "Said",
+    "ModelScript",
     "Stage",
     "Tab",
     "Tabs",

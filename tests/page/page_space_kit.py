@@ -300,5 +300,5 @@ def voices(gateway: Served, space: str) -> Iterator[Voices]:
 
 
 @pytest.fixture
-def said() -> None:
+def model_script() -> None:
     """No model says anything here."""

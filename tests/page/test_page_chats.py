@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.page_kit import CLAUDE, LOCKED, OTHER, REASONER, SECONDS, THINKER, House, Said, Tab, Tabs
+from tests.page.page_kit import CLAUDE, LOCKED, OTHER, REASONER, SECONDS, THINKER, House, ModelScript, Tab, Tabs
 
 
 def titles(tab: Tab) -> list[str]:
@@ -17,7 +17,7 @@ def menu(tab: Tab, title: str, entry: str) -> None:
     tab.page.get_by_role("menuitem", name=entry).click()
 
 
-def ask_new(tab: Tab, said: Said, question: str, answer: str = "Noon.") -> str:
+def ask_new(tab: Tab, said: ModelScript, question: str, answer: str = "Noon.") -> str:
     """A chat of its own; its id."""
     said.answer(answer, "Hm.")
     tab.there("new-chat").click()
@@ -30,10 +30,10 @@ def ask_new(tab: Tab, said: Said, question: str, answer: str = "Noon.") -> str:
 # --- the list ----------------------------------------------------------------------------------------------------
 
 
-def test_chats_are_listed_opened_renamed_and_deleted(tab: Tab, said: Said) -> None:
+def test_chats_are_listed_opened_renamed_and_deleted(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
-    first = ask_new(tab, said, "About the moon", "It pulls.")
-    second = ask_new(tab, said, "About the sun", "It shines.")
+    first = ask_new(tab, model_script, "About the moon", "It pulls.")
+    second = ask_new(tab, model_script, "About the sun", "It shines.")
     expect(tab.there("conversation-item")).to_have_count(2)
     assert titles(tab) == ["About the sun", "About the moon"], "the newest first"
 
@@ -65,12 +65,12 @@ def test_chats_are_listed_opened_renamed_and_deleted(tab: Tab, said: Said) -> No
     expect(tab.there("composer")).to_be_focused()
 
 
-def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, said: Said) -> None:
+def test_search_finds_questions_and_answers_but_no_thoughts(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
-    said.answer("Das Watt fällt trocken.", "A secret thought.")
+    model_script.answer("Das Watt fällt trocken.", "A secret thought.")
     tab.ask("Wann ist Ebbe?")
     tab.finished()
-    ask_new(tab, said, "东京的天气怎么样？", "晴天")
+    ask_new(tab, model_script, "东京的天气怎么样？", "晴天")
     for query, wanted in (("watt", "Wann ist Ebbe?"), ("东京", "东京的天气怎么样？"), ("EBBE", "Wann ist Ebbe?")):
         tab.there("search").fill(query)
         expect(tab.there("conversation-item")).to_have_count(1)
@@ -101,48 +101,48 @@ def test_a_chat_that_is_not_there_says_so(tab: Tab) -> None:
     expect(tab.there("empty")).to_be_visible()
 
 
-def test_leaving_an_answer_under_way_and_coming_back(tab: Tab, said: Said) -> None:
+def test_leaving_an_answer_under_way_and_coming_back(tab: Tab, model_script: ModelScript) -> None:
     tab.asks("Slowly?")
-    said.think("Begin. ")
+    model_script.think("Begin. ")
     tab.there("overlay-part").wait_for()
     tab.conversation  # noqa: B018 (waits for the address)
     tab.there("new-chat").click()
     expect(tab.there("empty")).to_be_visible()
-    said.think("Meanwhile. ")
+    model_script.think("Meanwhile. ")
     tab.there("conversation-item").filter(has_text="Slowly").get_by_role("link").click()
     expect(tab.there("overlay-part")).to_have_text("Begin. Meanwhile.")
-    said.say("Done.").end()
+    model_script.say("Done.").end()
     tab.finished()
     assert tab.there("assistant-event").count() == 1
 
 
-def test_two_tabs_watch_the_same_answer(tab: Tab, tabs: Tabs, said: Said) -> None:
+def test_two_tabs_watch_the_same_answer(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
     tab.asks("Slowly?")
-    said.think("Begin. ")
+    model_script.think("Begin. ")
     tab.there("overlay-part").wait_for()
     other = tabs()
     other.allow("409")
     other.open(f"/c/{tab.conversation}")
     expect(other.there("overlay-part")).to_have_text("Begin.")
-    said.think("Go on.")
+    model_script.think("Go on.")
     for each in (tab, other):
         expect(each.there("overlay-part")).to_have_text("Begin. Go on.")
-    said.say("Done.").end()
+    model_script.say("Done.").end()
     for each in (tab, other):
         each.finished()
         expect(each.there("answer-text")).to_have_text("Done.")
         assert each.there("assistant-event").count() == 1
     tab.ask("Again?")
-    said.think("Hm.")
+    model_script.think("Hm.")
     tab.there("overlay-part").wait_for()
     other.ask("I too?")
     expect(other.there("error-state")).to_be_visible()
     expect(other.there("user-event").last).to_contain_text("I too?")
 
 
-def test_what_another_tab_changed_is_seen_before_it_goes_on(tab: Tab, tabs: Tabs, said: Said) -> None:
+def test_what_another_tab_changed_is_seen_before_it_goes_on(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
     """The question is not asked in a branch that its asker does not see."""
-    said.answer("One.")
+    model_script.answer("One.")
     tab.asks("First?")
     tab.finished()
     other = tabs()
@@ -151,7 +151,7 @@ def test_what_another_tab_changed_is_seen_before_it_goes_on(tab: Tab, tabs: Tabs
     expect(other.there("answer-text")).to_have_text("One.")
     tab.there("edit").click()
     tab.there("edit-field").fill("First!")
-    said.answer("Another.")
+    model_script.answer("Another.")
     tab.there("edit-field").press("Enter")
     expect(tab.there("answer-text")).to_have_text("Another.")
     tab.finished()
@@ -159,11 +159,11 @@ def test_what_another_tab_changed_is_seen_before_it_goes_on(tab: Tab, tabs: Tabs
     expect(other.there("error-state")).to_be_visible()
     expect(other.there("answer-text").first).to_have_text("Another.")
     expect(other.there("user-event").last).to_contain_text("And on?")
-    said.answer("On.")
+    model_script.answer("On.")
     other.there("retry").click()
     expect(other.there("answer-text").last).to_have_text("On.")
     other.finished()
-    assert [one["content"] for one in said.bodies[-1]["messages"]] == ["First!", "Another.", "And on?"]
+    assert [one["content"] for one in model_script.bodies[-1]["messages"]] == ["First!", "Another.", "And on?"]
 
 
 def test_a_page_that_fails_says_so(tab: Tab) -> None:
@@ -179,20 +179,20 @@ def test_a_page_that_fails_says_so(tab: Tab) -> None:
 # --- asked anew ----------------------------------------------------------------------------------------------------
 
 
-def test_edited_and_asked_again_there_are_versions(tab: Tab, said: Said) -> None:
-    said.answer("It is noon.", "First thought.")
+def test_edited_and_asked_again_there_are_versions(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("It is noon.", "First thought.")
     tab.asks("When?")
     tab.finished()
     tab.there("edit").click()
     field = tab.there("edit-field")
     expect(field).to_be_focused()
     field.fill("Where?")
-    said.answer("Over there.", "Second thought.")
+    model_script.answer("Over there.", "Second thought.")
     field.press("Enter")
     expect(tab.there("answer-text")).to_have_text("Over there.")
     tab.finished()
     expect(tab.there("user-event")).to_contain_text("Where?")
-    assert [one["content"] for one in said.bodies[1]["messages"]] == ["Where?"], "nothing of the other version"
+    assert [one["content"] for one in model_script.bodies[1]["messages"]] == ["Where?"], "nothing of the other version"
     expect(tab.there("user-event")).to_contain_text("2/2")
     tab.there("version-prev").click()
     expect(tab.there("answer-text")).to_have_text("It is noon.")
@@ -200,10 +200,10 @@ def test_edited_and_asked_again_there_are_versions(tab: Tab, said: Said) -> None
     expect(tab.there("version-prev")).to_be_disabled()
     tab.opened()
     expect(tab.there("reasoning-part")).to_have_text("First thought.")
-    said.answer("Still noon.")
+    model_script.answer("Still noon.")
     tab.ask("And now?")
     expect(tab.there("answer-text")).to_have_count(2)
-    texts = [one["content"] for one in said.bodies[2]["messages"]]
+    texts = [one["content"] for one in model_script.bodies[2]["messages"]]
     assert texts == ["When?", "It is noon.", "And now?"], "it goes on from the version that is shown"
     tab.page.reload()
     expect(tab.there("answer-text")).to_have_count(2)
@@ -211,34 +211,34 @@ def test_edited_and_asked_again_there_are_versions(tab: Tab, said: Said) -> None
     expect(tab.there("answer-text")).to_have_text(["Over there."])
 
 
-def test_what_is_whole_is_asked_again_as_another_version(tab: Tab, said: Said) -> None:
-    said.answer("It is noon.")
+def test_what_is_whole_is_asked_again_as_another_version(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("It is noon.")
     tab.asks("When?")
     tab.finished()
-    said.answer("Noon it is.")
+    model_script.answer("Noon it is.")
     tab.there("again").click()
     expect(tab.there("answer-text")).to_have_text("Noon it is.")
     tab.finished()
-    assert [one["content"] for one in said.bodies[1]["messages"]] == ["When?"]
+    assert [one["content"] for one in model_script.bodies[1]["messages"]] == ["When?"]
     expect(tab.there("user-event")).to_contain_text("2/2")
 
 
-def test_after_a_failure_it_is_tried_again_in_its_place(tab: Tab, said: Said) -> None:
+def test_after_a_failure_it_is_tried_again_in_its_place(tab: Tab, model_script: ModelScript) -> None:
     tab.asks("When?")
-    said.think("Half").fail("asleep")
+    model_script.think("Half").fail("asleep")
     tab.finished("failed")
-    said.answer("Noon.", "Whole.")
+    model_script.answer("Noon.", "Whole.")
     tab.there("retry").click()
     tab.finished()
     expect(tab.there("answer-text")).to_have_text("Noon.")
     assert tab.there("error-state").count() == 0
     assert tab.there("user-event").count() == 1
-    assert [one["content"] for one in said.bodies[1]["messages"]] == ["When?"]
+    assert [one["content"] for one in model_script.bodies[1]["messages"]] == ["When?"]
     expect(tab.there("user-event")).to_contain_text("2/2")
 
 
-def test_an_edit_that_is_given_up_changes_nothing(tab: Tab, said: Said) -> None:
-    said.answer("Noon.")
+def test_an_edit_that_is_given_up_changes_nothing(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.")
     tab.asks("When?")
     tab.finished()
     tab.there("edit").click()
@@ -246,22 +246,22 @@ def test_an_edit_that_is_given_up_changes_nothing(tab: Tab, said: Said) -> None:
     tab.there("edit-field").press("Escape")
     expect(tab.there("user-event")).to_contain_text("When?")
     expect(tab.there("edit")).to_be_focused()
-    assert len(said.calls) == 1
+    assert len(model_script.calls) == 1
 
 
 # --- stopping ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["button", "Escape"])
-def test_stop_closes_the_upstream(tab: Tab, said: Said, how: str) -> None:
+def test_stop_closes_the_upstream(tab: Tab, model_script: ModelScript, how: str) -> None:
     tab.asks()
-    said.think("On and on")
+    model_script.think("On and on")
     tab.there("overlay-part").wait_for()
     if how == "button":
         tab.there("stop").click()
     else:
         tab.page.keyboard.press("Escape")
-    assert said.calls[0].connection.closed.wait(SECONDS), "its model would go on and on"
+    assert model_script.calls[0].connection.closed.wait(SECONDS), "its model would go on and on"
     tab.finished("cancelled")
     expect(tab.there("composer")).to_be_enabled()
     expect(tab.there("send")).to_be_visible()
@@ -275,7 +275,7 @@ def pick(tab: Tab, picker: str, choice: str) -> None:
     tab.page.get_by_role("menuitemradio", name=choice).first.click()
 
 
-def test_the_model_and_its_effort_are_what_is_asked(tab: Tab, said: Said, house: House) -> None:
+def test_the_model_and_its_effort_are_what_is_asked(tab: Tab, model_script: ModelScript, house: House) -> None:
     tab.open()
     expect(tab.there("model-picker")).to_contain_text(THINKER)
     tab.there("model-picker").click()
@@ -285,24 +285,24 @@ def test_the_model_and_its_effort_are_what_is_asked(tab: Tab, said: Said, house:
     pick(tab, "model-picker", REASONER)
     pick(tab, "effort-picker", "High")
     tab.ask()
-    said.frames({"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}})
-    said.frames({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}})
+    model_script.frames({"type": "response.created", "response": {"id": "r", "status": "in_progress", "output": []}})
+    model_script.frames({"type": "response.completed", "response": {"id": "r", "status": "completed", "output": []}})
     expect(tab.there("composer")).to_be_enabled()
     tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
-    assert said.bodies[0]["model"] == house.stage.names[REASONER]
-    assert said.bodies[0]["reasoning"]["effort"] == "high"
+    assert model_script.bodies[0]["model"] == house.stage.names[REASONER]
+    assert model_script.bodies[0]["reasoning"]["effort"] == "high"
     tab.page.reload()
     expect(tab.there("model-picker")).to_contain_text(REASONER)
     expect(tab.there("effort-picker")).to_contain_text("High")
 
 
-def test_the_view_in_force_is_shown_and_can_be_less(tab: Tab, said: Said) -> None:
+def test_the_view_in_force_is_shown_and_can_be_less(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     badge = tab.there("view-badge")
     expect(badge).to_have_text("Raw thoughts")
     pick(tab, "view-badge", "Sealed")
     expect(badge).to_have_text("Sealed")
-    said.answer("Noon.", "Not for everybody.")
+    model_script.answer("Noon.", "Not for everybody.")
     tab.ask()
     tab.finished()
     assert "Not for everybody" not in tab.page.content()
@@ -318,7 +318,7 @@ def test_more_than_a_model_may_show_cannot_be_had(tab: Tab) -> None:
 # --- the rest ------------------------------------------------------------------------------------------------------
 
 
-def test_a_long_question_is_kept_when_it_is_refused(tab: Tab, said: Said) -> None:
+def test_a_long_question_is_kept_when_it_is_refused(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     tab.page.route("**/api/chat", lambda route: route.fulfill(status=503, json={"error": {"message": "Not now."}}))
     tab.allow("503")
@@ -326,15 +326,15 @@ def test_a_long_question_is_kept_when_it_is_refused(tab: Tab, said: Said) -> Non
     expect(tab.there("error-state")).to_contain_text("Not now.")
     expect(tab.there("user-event")).to_contain_text("A question that must not be lost")
     tab.page.unroute("**/api/chat")
-    said.answer("Noon.")
+    model_script.answer("Noon.")
     tab.there("retry").click()
     tab.finished()
     assert tab.there("user-event").count() == 1
 
 
-def test_the_answer_is_copied_as_it_was_written(tabs: Tabs, said: Said) -> None:
+def test_the_answer_is_copied_as_it_was_written(tabs: Tabs, model_script: ModelScript) -> None:
     tab = tabs(permissions=["clipboard-read", "clipboard-write"])
-    said.answer("It is **noon**.\n\n```py\nx = 1\n```")
+    model_script.answer("It is **noon**.\n\n```py\nx = 1\n```")
     tab.asks()
     tab.finished().get_by_test_id("copy").get_by_role("button").click()
     read = "() => navigator.clipboard.readText()"
@@ -342,27 +342,27 @@ def test_the_answer_is_copied_as_it_was_written(tabs: Tabs, said: Said) -> None:
     assert tab.page.evaluate(read) == "It is **noon**.\n\n```py\nx = 1\n```"
 
 
-def test_markdown_is_drawn_while_it_comes(tab: Tab, said: Said) -> None:
+def test_markdown_is_drawn_while_it_comes(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.say("## Head\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\ndef f(): ret")
+    model_script.say("## Head\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\ndef f(): ret")
     text = tab.there("answer-text")
     expect(text.locator("td")).to_have_text(["1", "2"])
     expect(text.locator("pre")).to_contain_text("def f(): ret")
-    said.say("urn 1\n```\n\n$$\\frac{1}{2}$$\n\nThe inline $x^2$.").end()
+    model_script.say("urn 1\n```\n\n$$\\frac{1}{2}$$\n\nThe inline $x^2$.").end()
     tab.finished()
     expect(text.locator("math").first).to_be_attached()
     expect(text.locator("pre")).to_contain_text("def f(): return 1")
     expect(text.locator("pre span[class]").first).to_be_attached()
 
 
-def test_history_goes_back_with_its_reasoning(tab: Tab, said: Said) -> None:
-    said.answer("Noon.", "The moon.")
+def test_history_goes_back_with_its_reasoning(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.", "The moon.")
     tab.asks("When?")
     tab.finished()
-    said.answer("Yes.")
+    model_script.answer("Yes.")
     tab.ask("Sure?")
     expect(tab.there("answer-text")).to_have_count(2)
-    [asked, answer, again] = said.bodies[1]["messages"]
+    [asked, answer, again] = model_script.bodies[1]["messages"]
     assert (asked["content"], again["content"]) == ("When?", "Sure?")
     assert answer["content"] == "Noon."
     assert "The moon." in (answer.get("reasoning_content"), answer.get("reasoning"))

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
-from pellucid.local.catalogue import find
+from pellucid.local.catalogue import find_model
 from pellucid.local.fetch import fetch
 from pellucid.local.supervise import Engine
 from pellucid.models.embedded import EmbeddedModel
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.needs("engine")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    model = msgspec.structs.replace(find("smollm2-135m"), hub="")
+    model = msgspec.structs.replace(find_model("smollm2-135m"), hub="")
     found: list[Path] = []
     # The main thread has the browser's event loop.
     fetching = threading.Thread(target=lambda: found.append(asyncio.run(fetch(model))))
     fetching.start()
     fetching.join()
-    engine = Engine(model, found[0], log=tmp_path_factory.mktemp("page-engine") / "engine.log", first_pause=0.1)
+    engine = Engine(model, found[0], log=tmp_path_factory.mktemp("page-engine") / "engine.log", first_pause_seconds=0.1)
     transport = UpstreamClient()
     config = {"local": {"model": "smollm2-135m"}}
     with serve(config, EmbeddedModel(engine, transport), transport) as gateway:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.node_packages import installed
-from tests.page.page_kit import LEFT, Said, Tab, Tabs
+from tests.page.page_kit import LEFT, ModelScript, Tab, Tabs
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 
@@ -33,7 +33,7 @@ def tide(hour: int) -> float:
 See [the almanac](https://example.org/almanac)."""
 
 
-def whole(tab: Tab, said: Said) -> None:
+def whole(tab: Tab, said: ModelScript) -> None:
     """An answer with everything in it, finished and opened."""
     said.think("**Which harbour?**\n\nI should look. ").call("weather", {"city": "Ur"}).end("tool_calls")
     said.think("Clear, so it is the moon alone.").say(RICH)
@@ -64,18 +64,18 @@ def reach(tab: Tab, testid: str, key: str = "Tab", most: int = 40) -> Locator:
     pytest.fail(f"{testid} is not reached by {key}, but {seen}")
 
 
-def test_a_whole_session_by_keys_alone(tab: Tab, said: Said) -> None:
+def test_a_whole_session_by_keys_alone(tab: Tab, model_script: ModelScript) -> None:
     keys = tab.open().keyboard
     assert focused(tab) == "composer", "whoever comes can write"
     keys.type("First line")
     keys.press("Shift+Enter")
     keys.type("second line")
     keys.press("Enter")
-    said.think("Hm.")
+    model_script.think("Hm.")
     tab.there("overlay-part").wait_for()
     assert tab.there("user-event").inner_text().startswith("First line\nsecond line")
     assert focused(tab) == "composer", "the focus stays where it was"
-    said.say("Noon.").end()
+    model_script.say("Noon.").end()
     tab.finished()
     assert focused(tab) == "composer", "also when it is over"
     reach(tab, "show-reasoning", "Shift+Tab")
@@ -98,15 +98,15 @@ def test_a_whole_session_by_keys_alone(tab: Tab, said: Said) -> None:
     reach(tab, "composer", "Shift+Tab")
     keys.type("Again")
     keys.press("Enter")
-    said.think("On and on")
+    model_script.think("On and on")
     tab.there("overlay-part").wait_for()
     keys.press("Escape")
     tab.finished("cancelled")
     assert focused(tab) == "composer"
 
 
-def test_whoever_renames_or_keeps_a_chat_by_keys_goes_on_from_there(tab: Tab, said: Said) -> None:
-    said.answer("Noon.")
+def test_whoever_renames_or_keeps_a_chat_by_keys_goes_on_from_there(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.")
     tab.asks("When?")
     tab.finished()
     keys = tab.page.keyboard
@@ -141,8 +141,8 @@ RINGED = """() => {
 }"""
 
 
-def test_what_is_in_focus_is_seen(tab: Tab, said: Said) -> None:
-    whole(tab, said)
+def test_what_is_in_focus_is_seen(tab: Tab, model_script: ModelScript) -> None:
+    whole(tab, model_script)
     tab.there("composer").focus()
     for _ in range(14):
         tab.page.keyboard.press("Shift+Tab")
@@ -153,22 +153,22 @@ def test_what_is_in_focus_is_seen(tab: Tab, said: Said) -> None:
 # --- by ear ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_of_screens_is_told_what_happens_and_not_every_word(tab: Tab, said: Said) -> None:
+def test_a_reader_of_screens_is_told_what_happens_and_not_every_word(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     told = tab.there("announcer")
     expect(told).to_have_attribute("aria-live", "polite")
     expect(told).to_have_text("")
     tab.ask()
     answer = tab.there("assistant-event")
-    said.think("Hm. ")
+    model_script.think("Hm. ")
     expect(told).to_have_text("Thinking")
     expect(answer).to_have_attribute("aria-busy", "true")
-    said.think("Word by word. ")
+    model_script.think("Word by word. ")
     expect(tab.there("overlay-part")).to_contain_text("Word by word.")
     assert told.inner_text() == "Thinking"
     # A button that says “Copied” is live too, but only whoever pressed it hears of it.
     assert tab.page.locator(":is([aria-live], [role=status], [role=log], [role=alert]):not(button *)").count() == 1
-    said.say("Noon.").end()
+    model_script.say("Noon.").end()
     tab.finished()
     expect(told).to_have_text("Answer ready")
     expect(answer).to_have_attribute("aria-busy", "false")
@@ -180,7 +180,7 @@ AXE = "{resultTypes: ['violations'], rules: {'heading-order': {enabled: false}}}
 
 @pytest.mark.needs("node")
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, said: Said, theme: Any) -> None:
+def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, model_script: ModelScript, theme: Any) -> None:
     axe = (installed(Path(__file__).parent) / "node_modules" / "axe-core" / "axe.min.js").read_text()
     tab = tabs(color_scheme=theme, bypass_csp=False, reduced_motion="reduce")
     tab.open()
@@ -197,19 +197,19 @@ def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, said: Said, theme: Any) -> 
 
     assert wrong() == [], "an empty page"
     tab.ask()
-    said.think("Hm.").call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("No")
+    model_script.think("Hm.").call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("No")
     tab.there("answer-text").wait_for()
     assert wrong() == [], "while it streams"
-    said.say("on.").end()
+    model_script.say("on.").end()
     tab.finished()
-    said.think("**Head**").call("weather", {"city": "Nowhere"}).end("tool_calls").answer(RICH, "So.")
+    model_script.think("**Head**").call("weather", {"city": "Nowhere"}).end("tool_calls").answer(RICH, "So.")
     tab.ask("More?")
     expect(tab.there("show-reasoning")).to_have_count(2)
     tab.opened()
     tab.there("tool-segment").last.get_by_role("button").click()
     assert wrong() == [], "finished and opened"
     tab.ask("More?")
-    said.think("Hm.").fail("asleep")
+    model_script.think("Hm.").fail("asleep")
     tab.finished("failed")
     tab.there("conversation-item").first.get_by_role("button").click()
     assert wrong() == [], "an error, and a menu"
@@ -218,22 +218,22 @@ def test_nothing_that_axe_knows_is_wrong(tabs: Tabs, said: Said, theme: Any) -> 
 # --- on a phone ----------------------------------------------------------------------------------------------------
 
 
-def test_on_a_phone_nothing_is_wider_than_the_screen(tabs: Tabs, said: Said) -> None:
+def test_on_a_phone_nothing_is_wider_than_the_screen(tabs: Tabs, model_script: ModelScript) -> None:
     tab = tabs(**PHONE)
     tab.open()
     wide = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert tab.page.evaluate(wide) == 0
     tab.ask("word" * 60)
-    said.think("thought" * 80 + "\n\n```\n" + "x" * 300 + "\n```").call("weather", {"city": "Ur" * 80}).end(
+    model_script.think("thought" * 80 + "\n\n```\n" + "x" * 300 + "\n```").call("weather", {"city": "Ur" * 80}).end(
         "tool_calls"
     )
     cells = "|".join(f"column{n}" for n in range(30))
-    said.think("So.").say(
+    model_script.think("So.").say(
         f"{RICH}\n\n|{cells}|\n|{'|'.join('-' * 30)}|\n|{cells}|\n\n{'long' * 100} $x^2 + {'y +' * 60} 1$"
     )
     expect(tab.there("answer-text")).to_contain_text("longlong")
     assert tab.page.evaluate(wide) == 0
-    said.end()
+    model_script.end()
     tab.finished()
     tab.opened()
     tab.there("tool-segment").get_by_role("button").click()
@@ -291,17 +291,17 @@ MOVING = """() => document.getAnimations().filter((one) => {
 }).map((one) => one.animationName ?? one.transitionProperty)"""
 
 
-def test_whoever_wants_no_motion_gets_none(tabs: Tabs, said: Said) -> None:
+def test_whoever_wants_no_motion_gets_none(tabs: Tabs, model_script: ModelScript) -> None:
     tab = tabs(reduced_motion="reduce")
     tab.asks()
-    said.think("Hm.").call("weather", '{"city"')
+    model_script.think("Hm.").call("weather", '{"city"')
     expect(tab.there("overlay-tool")).to_have_count(1)
     assert tab.page.evaluate(MOVING) == []
 
 
-def test_there_is_motion_for_everybody_else(tab: Tab, said: Said) -> None:
+def test_there_is_motion_for_everybody_else(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("Hm.")
+    model_script.think("Hm.")
     tab.there("part-spinner").wait_for()
     assert tab.page.evaluate("() => document.getAnimations().length") > 0
 
@@ -309,13 +309,13 @@ def test_there_is_motion_for_everybody_else(tab: Tab, said: Said) -> None:
 # --- in any script ---------------------------------------------------------------------------------------------------
 
 
-def test_text_runs_the_way_its_script_does(tab: Tab, said: Said) -> None:
+def test_text_runs_the_way_its_script_does(tab: Tab, model_script: ModelScript) -> None:
     tab.asks("متى المدّ؟")
-    said.think("المدّ عند الظهر.")
+    model_script.think("المدّ عند الظهر.")
     direction = "one => getComputedStyle(one).direction"
     expect(tab.there("overlay-part").locator("p")).to_have_text("المدّ عند الظهر.")
     assert tab.there("overlay-part").locator("p").evaluate(direction) == "rtl"
-    said.say("المدّ في **الثانية عشرة**.\n\nAnd in English.\n\n```py\nx = 1\n```").end()
+    model_script.say("المدّ في **الثانية عشرة**.\n\nAnd in English.\n\n```py\nx = 1\n```").end()
     tab.finished()
     assert tab.there("user-event").locator("[dir]").first.evaluate(direction) == "rtl"
     paragraphs = tab.there("answer-text").locator("p")
@@ -325,37 +325,37 @@ def test_text_runs_the_way_its_script_does(tab: Tab, said: Said) -> None:
     assert tab.there("reasoning-part").locator("p").evaluate(direction) == "rtl"
 
 
-def test_words_without_spaces_stay_on_the_page(tab: Tab, said: Said) -> None:
+def test_words_without_spaces_stay_on_the_page(tab: Tab, model_script: ModelScript) -> None:
     text = "潮の満ち引きは月の引力によって起こります。" * 40 + "👩‍👩‍👧‍👦" * 20
-    said.answer(text, text)
+    model_script.answer(text, text)
     tab.asks("なぜ潮は満ちるの？")
     tab.finished()
     expect(tab.there("answer-text")).to_have_text(text)
     assert tab.there("scroller").evaluate("one => one.scrollWidth - one.clientWidth") == 0
 
 
-def test_what_an_input_method_writes_is_not_sent_by_its_enter(tab: Tab, said: Said) -> None:
+def test_what_an_input_method_writes_is_not_sent_by_its_enter(tab: Tab, model_script: ModelScript) -> None:
     tab.open()
     composer = tab.there("composer")
     composer.fill("しお")
     composer.dispatch_event("keydown", {"key": "Enter", "isComposing": True, "keyCode": 229})
     tab.settled()
     assert composer.input_value() == "しお"
-    assert said.calls == []
+    assert model_script.calls == []
 
 
 # --- at length -----------------------------------------------------------------------------------------------------
 
 
-def test_a_megabyte_of_thought(tab: Tab, said: Said) -> None:
+def test_a_megabyte_of_thought(tab: Tab, model_script: ModelScript) -> None:
     """All of it comes, all of it opens, and its end is one press of a key away."""
     line = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath it. "
     whole = "\n\n".join(f"{n}. {line * 3}" for n in range(4000))
     assert len(whole) > 1_000_000
     tab.asks()
     for start in range(0, len(whole), 16_384):
-        said.think(whole[start : start + 16_384])
-    said.say("Noon.").end()
+        model_script.think(whole[start : start + 16_384])
+    model_script.say("Noon.").end()
     tab.finished()
     panel = tab.opened()
     assert panel.evaluate("one => one.textContent.length") > len(whole) * 0.97

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.page_kit import LEFT, Said, Tab, Tabs
+from tests.page.page_kit import LEFT, ModelScript, Tab, Tabs
 from tests.scripted import delta
 
 PARAGRAPH = "The sea rises twice a day because the moon pulls at it, and the earth turns beneath. "
@@ -19,7 +19,7 @@ TOP = "one => one.getBoundingClientRect().top"
 SCROLLED = "one => one.scrollTop"
 
 
-def thought(tab: Tab, said: Said, words: str = "Half of it. ") -> None:
+def thought(tab: Tab, said: ModelScript, words: str = "Half of it. ") -> None:
     """Thinks at some length, calls a tool, and thinks again."""
     said.think(words * 60)
     tab.there("overlay-part").wait_for()
@@ -32,8 +32,8 @@ def still(tab: Tab, moved: float = 0.0) -> None:
     assert total <= 0.001 + moved, what
 
 
-def test_the_measure_measures(tab: Tab, said: Said) -> None:
-    said.answer("Noon.")
+def test_the_measure_measures(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.")
     tab.asks()
     tab.finished()
     tab.mark()
@@ -42,77 +42,77 @@ def test_the_measure_measures(tab: Tab, said: Said) -> None:
     assert tab.shifted()[0] > 0.001
 
 
-def test_a_short_answer_is_handed_over_without_a_move(tab: Tab, said: Said) -> None:
+def test_a_short_answer_is_handed_over_without_a_move(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    thought(tab, said)
-    said.say("It is **clear**.")
+    thought(tab, model_script)
+    model_script.say("It is **clear**.")
     expect(tab.there("answer-text")).to_have_text("It is clear.")
     tab.mark()
     before = tab.there("answer-text").evaluate(TOP)
-    said.end()
+    model_script.end()
     tab.finished()
     still(tab)
     assert tab.there("answer-text").evaluate(TOP) == pytest.approx(before, abs=1)
 
 
-def test_thinking_alone_and_text_beneath_it_move_nothing(tab: Tab, said: Said) -> None:
+def test_thinking_alone_and_text_beneath_it_move_nothing(tab: Tab, model_script: ModelScript) -> None:
     """While it thinks, the page grows at its end; when the text begins, the overlay gives way without a jump."""
     tab.asks()
     question = tab.there("user-event")
-    said.think("One. ")
+    model_script.think("One. ")
     tab.there("overlay-part").wait_for()
     tab.mark()
     before = question.evaluate(TOP)
     for n in range(40):
-        said.think(f"Thought {n}. ")
+        model_script.think(f"Thought {n}. ")
     expect(tab.there("overlay-part")).to_contain_text("Thought 39")
     still(tab)
     assert question.evaluate(TOP) == pytest.approx(before, abs=1)
 
 
-def test_a_long_answer_read_at_its_end(tab: Tab, said: Said) -> None:
+def test_a_long_answer_read_at_its_end(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    thought(tab, said)
-    said.say(LONG + "\n\nThe end.")
+    thought(tab, model_script)
+    model_script.say(LONG + "\n\nThe end.")
     expect(tab.there("answer-text")).to_contain_text("The end.")
     last = tab.there("answer-text").locator("p").last
     expect(last).to_be_in_viewport()
     tab.mark()
     before = last.evaluate(TOP)
-    said.end()
+    model_script.end()
     tab.finished()
     still(tab)
     assert last.evaluate(TOP) == pytest.approx(before, abs=1)
 
 
 @pytest.mark.parametrize("place", ["top", "middle"])
-def test_a_long_answer_read_further_up(tab: Tab, said: Said, place: str) -> None:
+def test_a_long_answer_read_further_up(tab: Tab, model_script: ModelScript, place: str) -> None:
     tab.asks()
-    thought(tab, said)
-    said.say(LONG)
+    thought(tab, model_script)
+    model_script.say(LONG)
     scroller = tab.there("scroller")
     tab.settled()
     scroller.hover()
     tab.page.mouse.wheel(0, -100_000 if place == "top" else -900)
     tab.away(scroller)
-    said.say("\n\nThe end.")
+    model_script.say("\n\nThe end.")
     expect(tab.there("answer-text")).to_contain_text("The end.")
     tab.mark()
     seen = tab.there("answer-text").locator("p").nth(0 if place == "top" else 25)
     before, scrolled = seen.evaluate(TOP), scroller.evaluate(SCROLLED)
-    said.end()
+    model_script.end()
     tab.finished()
     still(tab)
     assert seen.evaluate(TOP) == pytest.approx(before, abs=1)
     assert scroller.evaluate(SCROLLED) == pytest.approx(scrolled, abs=1)
 
 
-def test_whoever_reads_an_earlier_answer_is_left_alone(tab: Tab, said: Said) -> None:
-    said.answer(LONG, "Hm.")
+def test_whoever_reads_an_earlier_answer_is_left_alone(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer(LONG, "Hm.")
     tab.asks("First?")
     tab.finished()
     tab.ask("Second?")
-    said.think("Begin. ")
+    model_script.think("Begin. ")
     tab.there("overlay-part").wait_for()
     tab.there("scroller").hover()
     tab.page.mouse.wheel(0, -2000)
@@ -121,10 +121,10 @@ def test_whoever_reads_an_earlier_answer_is_left_alone(tab: Tab, said: Said) -> 
     tab.mark()
     before = seen.evaluate(TOP)
     for n in range(30):
-        said.think(f"Thought {n}. " * 5)
-    said.say(LONG)
+        model_script.think(f"Thought {n}. " * 5)
+    model_script.say(LONG)
     expect(tab.there("answer-text")).to_have_count(2)
-    said.end()
+    model_script.end()
     expect(tab.there("show-reasoning")).to_have_count(2)
     still(tab)
     assert seen.evaluate(TOP) == pytest.approx(before, abs=1)
@@ -134,40 +134,40 @@ def test_whoever_reads_an_earlier_answer_is_left_alone(tab: Tab, said: Said) -> 
     assert tab.there("scroller").evaluate(LEFT) <= 2
 
 
-def test_what_stands_above_does_not_change_with_what_streams_below(tabs: Tabs, said: Said) -> None:
+def test_what_stands_above_does_not_change_with_what_streams_below(tabs: Tabs, model_script: ModelScript) -> None:
     """An earlier failure, its button, versions and the rest of it."""
     tab = tabs(viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
-    said.think("Hm.").fail("asleep")
+    model_script.think("Hm.").fail("asleep")
     tab.asks("First?")
     tab.finished("failed")
     tab.ask("Second?")
-    said.think("Hm.")
+    model_script.think("Hm.")
     tab.there("overlay-part").wait_for()
     tab.mark()
     before = tab.there("user-event").nth(1).evaluate(TOP)
-    said.say("Noon.")
+    model_script.say("Noon.")
     tab.there("answer-text").wait_for()
     assert tab.there("user-event").nth(1).evaluate(TOP) == pytest.approx(before, abs=1)
-    said.end()
+    model_script.end()
     tab.finished()
     still(tab)
     assert tab.there("user-event").nth(1).evaluate(TOP) == pytest.approx(before, abs=1)
 
 
 @pytest.mark.parametrize("answer", ["Short.", LONG])
-def test_sources_push_nothing(tab: Tab, said: Said, answer: str) -> None:
+def test_sources_push_nothing(tab: Tab, model_script: ModelScript, answer: str) -> None:
     """They are known with the final event, and come below what is being read."""
     tab.asks()
-    thought(tab, said)
+    thought(tab, model_script)
     cited = [{"url": f"https://{n}.example.org/moon", "title": f"Of the moon, part {n}"} for n in range(12)]
-    said.say(answer)
-    said.frames(delta(annotations=[{"type": "url_citation", "url_citation": one} for one in cited]))
+    model_script.say(answer)
+    model_script.frames(delta(annotations=[{"type": "url_citation", "url_citation": one} for one in cited]))
     tab.there("answer-text").wait_for()
     tab.settled()
     last = tab.there("answer-text").locator("p").last
     tab.mark()
     before = last.evaluate(TOP)
-    said.end()
+    model_script.end()
     tab.finished()
     expect(tab.there("sources").get_by_role("link")).to_have_count(12)
     still(tab)
@@ -175,14 +175,14 @@ def test_sources_push_nothing(tab: Tab, said: Said, answer: str) -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "Short."])
-def test_no_hole_is_left(tab: Tab, said: Said, answer: str) -> None:
+def test_no_hole_is_left(tab: Tab, model_script: ModelScript, answer: str) -> None:
     """Between the toggle and the text, and beneath the answer before the next question, is no room of the overlay's."""
     tab.asks()
-    thought(tab, said)
+    thought(tab, model_script)
     if answer:
-        said.say(answer)
+        model_script.say(answer)
         tab.there("answer-text").wait_for()
-    said.end()
+    model_script.end()
     tab.finished()
     rem = tab.page.evaluate("() => parseFloat(getComputedStyle(document.documentElement).fontSize)")
     if answer:
@@ -191,7 +191,7 @@ def test_no_hole_is_left(tab: Tab, said: Said, answer: str) -> None:
         assert toggle
         assert text
         assert text["y"] - toggle["y"] - toggle["height"] < 3 * rem
-    said.answer("Again.", "More.")
+    model_script.answer("Again.", "More.")
     tab.ask("And again?")
     expect(tab.there("show-reasoning")).to_have_count(2)
     foot = tab.there("assistant-event").first.locator(".answer__foot").bounding_box()
@@ -201,8 +201,8 @@ def test_no_hole_is_left(tab: Tab, said: Said, answer: str) -> None:
     assert question["y"] - foot["y"] - foot["height"] < 5 * rem
 
 
-def test_a_thought_that_is_opened_stays_where_it_was_pressed(tab: Tab, said: Said) -> None:
-    said.answer("Noon.", LONG)
+def test_a_thought_that_is_opened_stays_where_it_was_pressed(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.", LONG)
     tab.asks()
     tab.finished()
     toggle = tab.there("show-reasoning")
@@ -215,9 +215,9 @@ def test_a_thought_that_is_opened_stays_where_it_was_pressed(tab: Tab, said: Sai
     assert toggle.evaluate(TOP) == pytest.approx(before, abs=1)
 
 
-def test_the_overlay_follows_its_end_unless_its_reader_went_up(tab: Tab, said: Said) -> None:
+def test_the_overlay_follows_its_end_unless_its_reader_went_up(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("\n\n".join(f"Thought {n}." for n in range(80)))
+    model_script.think("\n\n".join(f"Thought {n}." for n in range(80)))
     expect(tab.there("overlay-part")).to_contain_text("Thought 79")
     overlay = tab.there("overlay")
     view = tab.page.viewport_size
@@ -232,7 +232,7 @@ def test_the_overlay_follows_its_end_unless_its_reader_went_up(tab: Tab, said: S
     tab.away(overlay)
     tab.settled()
     before = overlay.evaluate(SCROLLED)
-    said.think("\n\nOne more. " * 20)
+    model_script.think("\n\nOne more. " * 20)
     expect(tab.there("overlay-part")).to_contain_text("One more.")
     tab.settled()
     assert overlay.evaluate(SCROLLED) == pytest.approx(before, abs=1)

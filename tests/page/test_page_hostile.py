@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.page.page_kit import Said, Tab
+from tests.page.page_kit import ModelScript, Tab
 
 SCRIPTS = [
     "<script>alert(1)</script>",
@@ -63,20 +63,20 @@ def inert(tab: Tab, testid: str) -> None:
             href = link.get_attribute("href") or ""
             assert href.startswith(("https://", "http://", "mailto:")), href
             assert "noopener" in (link.get_attribute("rel") or "")
-            assert link.get_attribute("target") == "_blank"
+            assert link.get_attribute("target") == "_rest_defaults"
 
 
-def test_in_thoughts_and_answers(tab: Tab, said: Said) -> None:
+def test_in_thoughts_and_answers(tab: Tab, model_script: ModelScript) -> None:
     tab.asks(EVERYTHING)
-    said.think(EVERYTHING)
+    model_script.think(EVERYTHING)
     expect(tab.there("overlay-part")).to_contain_text("Gone")
     inert(tab, "overlay-part")
     # In pieces, so that each is drawn half written.
     for start in range(0, len(EVERYTHING), 97):
-        said.say(EVERYTHING[start : start + 97])
+        model_script.say(EVERYTHING[start : start + 97])
     expect(tab.there("answer-text")).to_contain_text("invoice")
     inert(tab, "answer-text")
-    said.end()
+    model_script.end()
     tab.finished()
     tab.opened()
     for testid in ("reasoning-part", "answer-text", "user-event"):
@@ -92,14 +92,14 @@ def test_in_thoughts_and_answers(tab: Tab, said: Said) -> None:
         assert item.locator(ACTIVE).count() == 0
 
 
-def test_in_what_tools_are_given_and_give(tab: Tab, said: Said) -> None:
+def test_in_what_tools_are_given_and_give(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.call("weather", {"city": EVERYTHING}).end("tool_calls")
-    said.call("hostile", {}, id="<b>call</b>").end("tool_calls")
+    model_script.call("weather", {"city": EVERYTHING}).end("tool_calls")
+    model_script.call("hostile", {}, id="<b>call</b>").end("tool_calls")
     expect(tab.there("overlay-tool")).to_have_count(2)
     inert(tab, "overlay-tool")
     # A function that nobody has: the answer ends there.
-    said.call("<img src=x onerror=alert(1)>", '{"a": "<script>alert(1)</script>', id="c3").end("tool_calls")
+    model_script.call("<img src=x onerror=alert(1)>", '{"a": "<script>alert(1)</script>', id="c3").end("tool_calls")
     tab.page.locator("[data-testid=assistant-event]:not([data-status=in_progress])").wait_for()
     expect(tab.there("tool-segment")).to_have_count(3)
     for segment in tab.there("tool-segment").all():
@@ -126,12 +126,12 @@ HUGE: list[Any] = [
 
 
 @pytest.mark.parametrize("text", HUGE)
-def test_what_is_made_to_be_slow_is_not(tab: Tab, said: Said, text: str) -> None:
+def test_what_is_made_to_be_slow_is_not(tab: Tab, model_script: ModelScript, text: str) -> None:
     """Thought, answer and final event are drawn, and the page answers, within seconds."""
-    said.think(text)
+    model_script.think(text)
     for start in range(0, len(text), 20_000):
-        said.say(text[start : start + 20_000])
-    said.end()
+        model_script.say(text[start : start + 20_000])
+    model_script.end()
     tab.asks()
     tab.finished()
     tab.opened()
@@ -139,8 +139,8 @@ def test_what_is_made_to_be_slow_is_not(tab: Tab, said: Said, text: str) -> None
     assert tab.there("composer").input_value() == "Still here"
 
 
-def test_titles_and_snippets_are_text(tab: Tab, said: Said) -> None:
-    said.answer(f"needle {EVERYTHING}")
+def test_titles_and_snippets_are_text(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer(f"needle {EVERYTHING}")
     tab.asks("<img src=x onerror=alert(1)> \u202egpj.exe")
     tab.finished()
     tab.there("search").fill("needle")
@@ -151,16 +151,16 @@ def test_titles_and_snippets_are_text(tab: Tab, said: Said) -> None:
     assert "\u202e" not in item.inner_html()
 
 
-def test_an_error_of_the_upstream_is_text(tab: Tab, said: Said) -> None:
+def test_an_error_of_the_upstream_is_text(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("Hm.").fail(EVERYTHING)
+    model_script.think("Hm.").fail(EVERYTHING)
     tab.finished("failed")
     assert tab.there("error-state").locator(ACTIVE).count() == 0
 
 
-def test_a_canonical_event_of_any_shape_is_shown(tab: Tab, said: Said) -> None:
+def test_a_canonical_event_of_any_shape_is_shown(tab: Tab, model_script: ModelScript) -> None:
     """What an older or newer server has stored: kinds, types and fields that this page does not know."""
-    said.answer("Noon.", "Hm.")
+    model_script.answer("Noon.", "Hm.")
     tab.asks()
     tab.finished()
     chat = tab.conversation

@@ -1,6 +1,6 @@
 """The specification of the page, sentence by sentence: what shows while an answer streams, and what shows afterwards.
 
-`RULES` says which sentence is held by which tests here; a test sees to it that the table tells the truth.
+`STRUCT_REDACTORS` says which sentence is held by which tests here; a test sees to it that the table tells the truth.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.page.page_kit import LOCKED, REASONER, SECONDS, Cable, House, Said, Tab, Tabs
+from tests.page.page_kit import LOCKED, REASONER, SECONDS, Cable, House, ModelScript, Tab, Tabs
 from tests.providers_openai_responses import responses_kit as openai
 
 RULES = {
@@ -131,66 +131,66 @@ def text_of(tab: Tab, testid: str) -> list[str]:
 # --- while it streams ------------------------------------------------------------------------------------------------
 
 
-def test_the_overlay_streams_parts(tab: Tab, said: Said) -> None:
+def test_the_overlay_streams_parts(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("The moon ")
+    model_script.think("The moon ")
     expect(tab.there("overlay-part")).to_have_text(re.compile("The moon"))
     assert tab.there("overlay-part").get_attribute("data-summary-index") == "0"
-    said.think("pulls.")
+    model_script.think("pulls.")
     expect(tab.there("overlay-part")).to_have_text(re.compile("The moon pulls."))
     assert tab.there("overlay-part").count() == 1
     assert tab.there("reasoning-overlay").is_visible()
 
 
-def test_several_parts_stream_independently_and_in_order(reasoner: Tab, said: Said) -> None:
+def test_several_parts_stream_independently_and_in_order(reasoner: Tab, model_script: ModelScript) -> None:
     reasoner.asks()
-    said.raw(BEGINS + opens(0) + adds(0, "First the moon"))
+    model_script.raw(BEGINS + opens(0) + adds(0, "First the moon"))
     parts = reasoner.there("overlay-part")
     expect(parts).to_have_count(1)
-    said.raw(adds(0, ", then") + closes(0, "First the moon, then") + opens(1) + adds(1, "the sun"))
+    model_script.raw(adds(0, ", then") + closes(0, "First the moon, then") + opens(1) + adds(1, "the sun"))
     expect(parts).to_have_count(2)
     expect(parts.nth(1)).to_have_text(re.compile("the sun"))
     assert told(parts) == [("0", "First the moon, then"), ("1", "the sun")]
-    said.raw(adds(1, ".") + closes(1, "the sun.") + opens(2) + adds(2, "Both"))
+    model_script.raw(adds(1, ".") + closes(1, "the sun.") + opens(2) + adds(2, "Both"))
     expect(parts).to_have_count(3)
     assert [number for number, _ in told(parts)] == ["0", "1", "2"]
-    said.raw(closes(2, "Both") + ends("First the moon, then", "the sun.", "Both"))
+    model_script.raw(closes(2, "Both") + ends("First the moon, then", "the sun.", "Both"))
     reasoner.finished()
     reasoner.opened()
     assert told(reasoner.there("reasoning-part")) == [("0", "First the moon, then"), ("1", "the sun."), ("2", "Both")]
 
 
-def test_a_spinner_for_each_part_until_it_is_complete(reasoner: Tab, said: Said) -> None:
+def test_a_spinner_for_each_part_until_it_is_complete(reasoner: Tab, model_script: ModelScript) -> None:
     reasoner.asks()
-    said.raw(BEGINS + opens(0) + adds(0, "One"))
+    model_script.raw(BEGINS + opens(0) + adds(0, "One"))
     parts = reasoner.there("overlay-part")
     spinners = reasoner.there("part-spinner")
     expect(parts.nth(0).get_by_test_id("part-spinner")).to_be_visible()
     expect(parts.nth(0)).to_have_attribute("data-complete", "false")
-    said.raw(closes(0, "One") + opens(1) + adds(1, "Two"))
+    model_script.raw(closes(0, "One") + opens(1) + adds(1, "Two"))
     expect(parts.nth(0)).to_have_attribute("data-complete", "true")
     expect(parts.nth(1).get_by_test_id("part-spinner")).to_be_visible()
     expect(spinners).to_have_count(1)
     at = {"content_index": 0, "item_id": "msg"}
     over = openai.done(0, "reasoning", id="rs_0", summary=openai.summary("One", "Two"))
-    said.raw(closes(1, "Two") + openai.sse(over, openai.ev("output_text.delta", 1, delta="Noon", **at)))
+    model_script.raw(closes(1, "Two") + openai.sse(over, openai.ev("output_text.delta", 1, delta="Noon", **at)))
     expect(reasoner.there("answer-text")).to_have_text("Noon")
     expect(spinners).to_have_count(0)
     assert reasoner.there("show-reasoning").count() == 0
 
 
-def test_no_toggle_while_it_streams(tab: Tab, said: Said) -> None:
+def test_no_toggle_while_it_streams(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    for step, seen in ((said.think, "overlay-part"), (said.say, "answer-text")):
+    for step, seen in ((model_script.think, "overlay-part"), (model_script.say, "answer-text")):
         step("Hm.")
         tab.there(seen).wait_for()
         for testid in ("show-reasoning", "reasoning-panel", "reasoning-part", "tool-segment"):
             assert tab.there(testid).count() == 0, testid
 
 
-def test_the_overlay_has_no_controls(tab: Tab, said: Said) -> None:
+def test_the_overlay_has_no_controls(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("Let me look.").call("weather", {"city": "Ur"}).end("tool_calls").think(
+    model_script.think("Let me look.").call("weather", {"city": "Ur"}).end("tool_calls").think(
         "So it is. [A link](https://e.org)"
     )
     expect(tab.there("overlay-part")).to_have_count(2)
@@ -203,14 +203,14 @@ def test_the_overlay_has_no_controls(tab: Tab, said: Said) -> None:
     assert tab.there("show-reasoning").count() == 0
 
 
-def test_text_streams_beneath_the_overlay(tab: Tab, said: Said) -> None:
+def test_text_streams_beneath_the_overlay(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("Half of it. " * 40)
+    model_script.think("Half of it. " * 40)
     tab.there("overlay-part").wait_for()
-    said.say("The **answer** ")
+    model_script.say("The **answer** ")
     text = tab.there("answer-text")
     expect(text.locator("strong")).to_have_text("answer")
-    said.say("comes.")
+    model_script.say("comes.")
     expect(text).to_have_text("The answer comes.")
     overlay = tab.there("overlay").bounding_box()
     below = text.bounding_box()
@@ -220,17 +220,17 @@ def test_text_streams_beneath_the_overlay(tab: Tab, said: Said) -> None:
     assert tab.there("overlay").is_visible()
 
 
-def test_a_thought_that_goes_on_after_text_is_seen(tab: Tab, said: Said) -> None:
+def test_a_thought_that_goes_on_after_text_is_seen(tab: Tab, model_script: ModelScript) -> None:
     """Models that use tools think, speak, and think again."""
     tab.asks()
-    said.think("First.").say("Let me look. ").call("weather", {"city": "Ur"}).end("tool_calls")
+    model_script.think("First.").say("Let me look. ").call("weather", {"city": "Ur"}).end("tool_calls")
     expect(tab.there("answer-text")).to_have_text("Let me look.")
-    said.think("It is clear there, I see.")
+    model_script.think("It is clear there, I see.")
     expect(tab.there("overlay-part")).to_have_count(2)
     expect(tab.there("overlay").get_by_text("It is clear there, I see.").first).to_be_in_viewport()
-    said.think(" So they can go.")
+    model_script.think(" So they can go.")
     expect(tab.there("overlay").get_by_text("So they can go.").first).to_be_in_viewport()
-    said.say("Clear skies.").end()
+    model_script.say("Clear skies.").end()
     tab.finished()
     expect(tab.there("answer-text")).to_contain_text("Let me look.")
     expect(tab.there("answer-text")).to_contain_text("Clear skies.")
@@ -238,23 +238,23 @@ def test_a_thought_that_goes_on_after_text_is_seen(tab: Tab, said: Said) -> None
     assert text_of(tab, "reasoning-part") == ["First.", "It is clear there, I see. So they can go."]
 
 
-def test_silent_until_the_first_part_then_thinking(tab: Tab, said: Said) -> None:
+def test_silent_until_the_first_part_then_thinking(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
     tab.there("assistant-event").wait_for()
     assert tab.there("overlay").count() == 0
     assert tab.page.get_by_text("Thinking…").count() == 0
-    said.think("Hm.")
+    model_script.think("Hm.")
     head = tab.there("reasoning-overlay")
     expect(head).to_contain_text("Thinking…")
     expect(head).to_contain_text(re.compile(r"Thinking…\s*1 s"))
 
 
-def test_only_the_answer_under_way_has_an_overlay(tab: Tab, said: Said) -> None:
-    said.answer("Four.", "Two and two.")
+def test_only_the_answer_under_way_has_an_overlay(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Four.", "Two and two.")
     tab.asks("What is two and two?")
     tab.finished()
     tab.ask("And three?")
-    said.think("Three more.")
+    model_script.think("Three more.")
     tab.there("overlay-part").wait_for()
     answers = tab.there("assistant-event")
     expect(answers).to_have_count(2)
@@ -265,20 +265,20 @@ def test_only_the_answer_under_way_has_an_overlay(tab: Tab, said: Said) -> None:
 # --- tools -------------------------------------------------------------------------------------------------------
 
 
-def test_a_tool_from_its_call_to_its_result(tab: Tab, said: Said) -> None:
+def test_a_tool_from_its_call_to_its_result(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.call("weather", '{"city"')
+    model_script.call("weather", '{"city"')
     tool = tab.there("overlay-tool")
     expect(tool).to_have_attribute("data-status", "arguments")
     assert tool.get_attribute("data-call-id") == "call_1"
     assert "weather" in tool.inner_text()
-    said.frames(_more_arguments(': "Uruk"}')).end("tool_calls")
+    model_script.frames(_more_arguments(': "Uruk"}')).end("tool_calls")
     expect(tool).to_have_attribute("data-status", "completed")
     assert "Uruk" in tool.inner_text()
     assert "clear" in tool.inner_text()
-    said.call("weather", {"city": "Nowhere"}, id="call_2").end("tool_calls")
+    model_script.call("weather", {"city": "Nowhere"}, id="call_2").end("tool_calls")
     expect(tool.nth(1)).to_have_attribute("data-status", "failed")
-    said.answer("It is clear.")
+    model_script.answer("It is clear.")
     tab.finished()
     segments = tab.there("tool-segment")
     expect(segments).to_have_count(2)
@@ -297,10 +297,10 @@ def _more_arguments(text: str) -> dict[str, Any]:
 CODE = "print(2 ** 10)"
 
 
-def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, said: Said) -> None:
+def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, model_script: ModelScript) -> None:
     reasoner.asks()
-    said.raw(BEGINS + opens(0) + adds(0, "Search.") + closes(0, "Search."))
-    said.raw(
+    model_script.raw(BEGINS + opens(0) + adds(0, "Search.") + closes(0, "Search."))
+    model_script.raw(
         openai.sse(
             openai.done(0, "reasoning", id="rs_0", summary=openai.summary("Search.")),
             openai.added(1, "web_search_call", id="ws_1"),
@@ -310,7 +310,7 @@ def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, said: Said) -
     tools = reasoner.there("overlay-tool")
     expect(tools).to_have_attribute("data-status", "searching")
     found = {"type": "search", "query": "tides", "sources": [{"type": "url", "url": "https://e.org"}]}
-    said.raw(
+    model_script.raw(
         openai.sse(
             openai.done(1, "web_search_call", id="ws_1", action=found),
             openai.added(2, "code_interpreter_call", id="ci_1", code="", container_id="c"),
@@ -321,7 +321,7 @@ def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, said: Said) -
     expect(tools.nth(0)).to_have_attribute("data-status", "completed")
     expect(tools.nth(0)).to_contain_text("Web search")
     outputs = [{"type": "logs", "logs": "1024\n"}]
-    said.raw(
+    model_script.raw(
         openai.sse(
             openai.done(2, "code_interpreter_call", id="ci_1", code=CODE, container_id="c", outputs=outputs),
             openai.answer(3, "A thousand and some."),
@@ -338,18 +338,18 @@ def test_tools_of_the_provider_are_told_as_any_tool(reasoner: Tab, said: Said) -
     expect(segments.nth(0)).to_contain_text("https://e.org")
 
 
-def test_sequence_number_orders_all_steps(tab: Tab, said: Said) -> None:
+def test_sequence_number_orders_all_steps(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("First.").call("weather", {"city": "Ur"}).end("tool_calls")
+    model_script.think("First.").call("weather", {"city": "Ur"}).end("tool_calls")
     expect(tab.there("overlay-tool")).to_have_attribute("data-status", "completed")
-    said.think("Second.").call("weather", {"city": "Uruk"}, id="call_2").end("tool_calls")
-    said.think("Third.").say("Clear.")
+    model_script.think("Second.").call("weather", {"city": "Uruk"}, id="call_2").end("tool_calls")
+    model_script.think("Third.").say("Clear.")
     tab.there("answer-text").wait_for()
     steps = tab.page.locator("[data-testid=overlay-part], [data-testid=overlay-tool]")
     order = "all => all.map((one) => one.dataset.callId ?? one.innerText.trim())"
     wanted = ["First.", "call_1", "Second.", "call_2", "Third."]
     assert steps.evaluate_all(order) == wanted
-    said.end()
+    model_script.end()
     tab.finished()
     tab.opened()
     stay = tab.page.locator("[data-testid=reasoning-part], [data-testid=tool-segment]")
@@ -366,8 +366,8 @@ def test_sequence_number_orders_all_steps(tab: Tab, said: Said) -> None:
 # --- afterwards ------------------------------------------------------------------------------------------------------
 
 
-def test_the_overlay_goes_and_the_toggle_comes_closed(tab: Tab, said: Said) -> None:
-    said.answer("Noon.", "The moon.")
+def test_the_overlay_goes_and_the_toggle_comes_closed(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.", "The moon.")
     tab.asks()
     tab.finished()
     for testid in ("overlay", "reasoning-overlay", "tools-overlay", "overlay-part", "part-spinner"):
@@ -379,9 +379,9 @@ def test_the_overlay_goes_and_the_toggle_comes_closed(tab: Tab, said: Said) -> N
     assert tab.page.get_by_text("The moon.").count() == 0
 
 
-def test_opened_it_shows_all_parts(reasoner: Tab, said: Said) -> None:
+def test_opened_it_shows_all_parts(reasoner: Tab, model_script: ModelScript) -> None:
     texts = [f"**Part {n}**\n\nThought {n}." for n in range(4)]
-    said.raw(openai.sse(openai.begun(), openai.thought(0, *texts, id="rs_0")) + ends(*texts))
+    model_script.raw(openai.sse(openai.begun(), openai.thought(0, *texts, id="rs_0")) + ends(*texts))
     reasoner.asks()
     reasoner.finished()
     reasoner.opened()
@@ -394,9 +394,9 @@ def test_opened_it_shows_all_parts(reasoner: Tab, said: Said) -> None:
     assert reasoner.there("reasoning-part").count() == 0
 
 
-def test_each_answer_is_opened_by_itself(tab: Tab, said: Said) -> None:
+def test_each_answer_is_opened_by_itself(tab: Tab, model_script: ModelScript) -> None:
     for n in range(2):
-        said.answer(f"Answer {n}.", f"Thought {n}.")
+        model_script.answer(f"Answer {n}.", f"Thought {n}.")
     tab.asks("One?")
     tab.finished()
     tab.opened()
@@ -413,8 +413,8 @@ def test_each_answer_is_opened_by_itself(tab: Tab, said: Said) -> None:
     assert tab.there("reasoning-part").count() == 0, "the state is the page's own"
 
 
-def test_the_toggle_is_closest_to_the_content(tab: Tab, said: Said) -> None:
-    said.answer("Noon.", "The moon.")
+def test_the_toggle_is_closest_to_the_content(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.", "The moon.")
     tab.asks()
     answer = tab.finished()
     toggle = tab.there("show-reasoning").bounding_box()
@@ -426,20 +426,20 @@ def test_the_toggle_is_closest_to_the_content(tab: Tab, said: Said) -> None:
     assert not re.search(r"\d+\s+(steps?|parts?)\b", words), words
 
 
-def test_the_metadata_of_a_thought(reasoner: Tab, said: Said) -> None:
+def test_the_metadata_of_a_thought(reasoner: Tab, model_script: ModelScript) -> None:
     reasoner.chooses(model=REASONER, effort="high")
-    said.raw(openai.sse(openai.begun(), openai.thought(0, "Hm.", id="rs_0")) + ends("Hm."))
+    model_script.raw(openai.sse(openai.begun(), openai.thought(0, "Hm.", id="rs_0")) + ends("Hm."))
     reasoner.asks()
     reasoner.finished()
     expect(reasoner.there("reasoning-meta")).to_contain_text("812 tokens")
     expect(reasoner.there("reasoning-meta")).to_contain_text("high effort")
     reasoner.opened()
     expect(reasoner.there("timeline")).to_be_visible()
-    assert said.bodies[0]["reasoning"]["effort"] == "high"
+    assert model_script.bodies[0]["reasoning"]["effort"] == "high"
 
 
-def test_a_fresh_page_shows_what_was_persisted(tab: Tab, tabs: Tabs, said: Said) -> None:
-    said.think("The moon.").call("weather", {"city": "Ur"}).end("tool_calls").think("Then.").say("Noon.").end()
+def test_a_fresh_page_shows_what_was_persisted(tab: Tab, tabs: Tabs, model_script: ModelScript) -> None:
+    model_script.think("The moon.").call("weather", {"city": "Ur"}).end("tool_calls").think("Then.").say("Noon.").end()
     tab.asks()
     tab.finished()
     before = tab.finished().inner_text()
@@ -455,16 +455,16 @@ def test_a_fresh_page_shows_what_was_persisted(tab: Tab, tabs: Tabs, said: Said)
     assert text_of(fresh, "reasoning-part") == ["The moon.", "Then."]
 
 
-def test_what_streamed_is_what_stays(reasoner: Tab, said: Said) -> None:
+def test_what_streamed_is_what_stays(reasoner: Tab, model_script: ModelScript) -> None:
     thoughts = [
         "**First**\n\nThe *moon* and `code`.\n\n- one\n- two",
         "Then the sun.\n\n```\nx = 1\n```\n",
         "ﷺ 日本語 🌊",
     ]
     reasoner.asks()
-    said.raw(openai.sse(openai.begun(), openai.thought(0, *thoughts, id="rs_0")))
-    said.raw(openai.sse(openai.added(1, "message", id="m", role="assistant", content=[])))
-    said.raw(
+    model_script.raw(openai.sse(openai.begun(), openai.thought(0, *thoughts, id="rs_0")))
+    model_script.raw(openai.sse(openai.added(1, "message", id="m", role="assistant", content=[])))
+    model_script.raw(
         openai.sse(openai.ev("output_text.delta", 1, content_index=0, item_id="m", delta="## It is\n\n1. a\n2. b"))
     )
     expect(reasoner.there("overlay-part")).to_have_count(3)
@@ -473,15 +473,15 @@ def test_what_streamed_is_what_stays(reasoner: Tab, said: Said) -> None:
     streamed = reasoner.there("overlay-part").evaluate_all(inside)
     text = reasoner.there("answer-text").evaluate("one => one.innerText")
     done = openai.message(openai.output_text("## It is\n\n1. a\n2. b"), id="m")
-    said.raw(openai.sse(openai.ev("output_item.done", 1, item=done), openai.ended()))
+    model_script.raw(openai.sse(openai.ev("output_item.done", 1, item=done), openai.ended()))
     reasoner.finished()
     reasoner.opened()
     assert reasoner.there("reasoning-part").evaluate_all(inside) == streamed
     assert reasoner.there("answer-text").evaluate("one => one.innerText") == text
 
 
-def test_no_reasoning_no_toggle(tab: Tab, said: Said) -> None:
-    said.answer("Noon.")
+def test_no_reasoning_no_toggle(tab: Tab, model_script: ModelScript) -> None:
+    model_script.answer("Noon.")
     tab.asks()
     tab.finished()
     expect(tab.there("answer-text")).to_have_text("Noon.")
@@ -491,27 +491,27 @@ def test_no_reasoning_no_toggle(tab: Tab, said: Said) -> None:
     assert tab.there("show-reasoning").count() == 0
 
 
-def test_what_may_not_be_seen_is_seen_to_happen(tab: Tab, said: Said) -> None:
+def test_what_may_not_be_seen_is_seen_to_happen(tab: Tab, model_script: ModelScript) -> None:
     tab.chooses(model=LOCKED)
     tab.asks()
     expect(tab.there("view-badge").first).to_have_text("Sealed")
-    said.think("Nobody may read this.")
+    model_script.think("Nobody may read this.")
     expect(tab.there("reasoning-overlay")).to_contain_text("Thinking…")
     assert tab.there("overlay-part").count() == 0
-    said.say("Noon.").end()
+    model_script.say("Noon.").end()
     tab.finished()
     panel = tab.opened()
     expect(panel).to_contain_text("sealed")
     assert "Nobody may read" not in tab.page.content()
 
 
-def test_hidden_reasoning_is_not_there(tab: Tab, said: Said) -> None:
+def test_hidden_reasoning_is_not_there(tab: Tab, model_script: ModelScript) -> None:
     tab.chooses(view="hidden")
     tab.asks()
-    said.think("Nobody may read this.").say("Noon.")
+    model_script.think("Nobody may read this.").say("Noon.")
     tab.there("answer-text").wait_for()
     assert tab.there("overlay").count() == 0
-    said.end()
+    model_script.end()
     tab.finished()
     assert tab.there("show-reasoning").count() == 0
     assert "Nobody may read" not in tab.page.content()
@@ -520,9 +520,9 @@ def test_hidden_reasoning_is_not_there(tab: Tab, said: Said) -> None:
 # --- the store ---------------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_written_in_mid_stream(tab: Tab, said: Said, house: House) -> None:
+def test_nothing_is_written_in_mid_stream(tab: Tab, model_script: ModelScript, house: House) -> None:
     tab.asks()
-    said.think("Hm.")
+    model_script.think("Hm.")
     tab.there("overlay-part").wait_for()
     chat = tab.conversation
     with sqlite3.connect(house.store) as store:
@@ -534,15 +534,15 @@ def test_nothing_is_written_in_mid_stream(tab: Tab, said: Said, house: House) ->
 
         before = version()
         for n in range(50):
-            said.think(f"More {n}. ")
-        said.call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("It is clear.")
+            model_script.think(f"More {n}. ")
+        model_script.call("weather", {"city": "Ur"}).end("tool_calls").think("So.").say("It is clear.")
         expect(tab.there("answer-text")).to_have_text("It is clear.")
         assert version() == before
         [_, answer] = tab.api(f"/api/conversations/{chat}")["events"]
         assert (answer["status"], answer["segments"]) == ("in_progress", [])
         assert version() == before
         assert tab.there("assistant-event").get_attribute("data-status") == "in_progress"
-        said.end()
+        model_script.end()
         tab.finished()
         assert version() != before
     store.close()
@@ -554,9 +554,9 @@ def test_nothing_is_written_in_mid_stream(tab: Tab, said: Said, house: House) ->
 # --- what goes wrong -----------------------------------------------------------------------------------------------
 
 
-def test_stopped_it_says_so_and_keeps_what_came(tab: Tab, said: Said) -> None:
+def test_stopped_it_says_so_and_keeps_what_came(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("Half a thought").say("Half an answer")
+    model_script.think("Half a thought").say("Half an answer")
     tab.there("answer-text").wait_for()
     tab.there("stop").click()
     tab.finished("cancelled")
@@ -565,10 +565,10 @@ def test_stopped_it_says_so_and_keeps_what_came(tab: Tab, said: Said) -> None:
     expect(tab.there("answer-text")).to_have_text("Half an answer")
     tab.opened()
     assert text_of(tab, "reasoning-part")[0].startswith("Half a thought")
-    assert said.calls[0].connection.closed.wait(SECONDS)
+    assert model_script.calls[0].connection.closed.wait(SECONDS)
 
 
-def test_stopped_before_it_thought_there_is_no_toggle(tab: Tab, said: Said, house: House) -> None:
+def test_stopped_before_it_thought_there_is_no_toggle(tab: Tab, model_script: ModelScript, house: House) -> None:
     tab.asks()
     tab.page.wait_for_url("**/c/*")
     tab.there("stop").click()
@@ -577,9 +577,9 @@ def test_stopped_before_it_thought_there_is_no_toggle(tab: Tab, said: Said, hous
     assert tab.there("show-reasoning").count() == 0
 
 
-def test_an_error_is_shown_and_what_came_is_kept(tab: Tab, said: Said) -> None:
+def test_an_error_is_shown_and_what_came_is_kept(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("Half a thought").fail("The model fell asleep.")
+    model_script.think("Half a thought").fail("The model fell asleep.")
     tab.finished("failed")
     assert tab.there("overlay").count() == 0
     assert tab.there("error-state").is_visible()
@@ -592,57 +592,57 @@ def test_an_error_is_shown_and_what_came_is_kept(tab: Tab, said: Said) -> None:
     assert tab.there("error-state").is_visible()
 
 
-def test_an_error_without_reasoning_has_no_toggle(tab: Tab, said: Said) -> None:
+def test_an_error_without_reasoning_has_no_toggle(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.break_off()
+    model_script.break_off()
     tab.finished("failed")
     assert tab.there("error-state").is_visible()
     assert tab.there("show-reasoning").count() == 0
 
 
-def test_a_reload_in_mid_stream_takes_it_up_again(tab: Tab, said: Said) -> None:
+def test_a_reload_in_mid_stream_takes_it_up_again(tab: Tab, model_script: ModelScript) -> None:
     tab.asks()
-    said.think("Before. ").call("weather", {"city": "Ur"}).end("tool_calls").think("Between. ")
+    model_script.think("Before. ").call("weather", {"city": "Ur"}).end("tool_calls").think("Between. ")
     expect(tab.there("overlay-part")).to_have_count(2)
     tab.conversation  # noqa: B018 (waits for the address)
     tab.page.reload()
     expect(tab.there("overlay-part")).to_have_count(2)
     assert tab.there("show-reasoning").count() == 0
-    said.think("After.").say("Noon.")
+    model_script.think("After.").say("Noon.")
     expect(tab.there("answer-text")).to_have_text("Noon.")
     assert told(tab.there("overlay-part")) == [("0", "Before."), ("0", "Between. After.")]
     assert tab.there("overlay-tool").count() == 1
-    said.end()
+    model_script.end()
     tab.finished()
     tab.opened()
     assert text_of(tab, "reasoning-part") == ["Before.", "Between. After."]
     assert tab.there("user-event").count() == 1
     assert tab.there("assistant-event").count() == 1
-    assert len(said.calls) == 2, "nothing was asked again"
+    assert len(model_script.calls) == 2, "nothing was asked again"
 
 
-def test_a_dropped_connection_loses_and_doubles_nothing(tabs: Tabs, said: Said, cable: Cable) -> None:
+def test_a_dropped_connection_loses_and_doubles_nothing(tabs: Tabs, model_script: ModelScript, cable: Cable) -> None:
     tab = tabs(cable)
     tab.allow("Failed to load resource")
     tab.asks()
     words = [f"w{n} " for n in range(60)]
     for word in words[:20]:
-        said.think(word)
+        model_script.think(word)
     expect(tab.there("overlay-part")).to_contain_text("w19")
     cable.cut()
     for word in words[20:40]:
-        said.think(word)
+        model_script.think(word)
     expect(tab.there("assistant-event")).to_contain_text("Reconnecting")
     cable.mend()
     expect(tab.there("overlay-part")).to_contain_text("w39")
     for word in words[40:]:
-        said.think(word)
-    said.say("Noon.")
+        model_script.think(word)
+    model_script.say("Noon.")
     expect(tab.there("answer-text")).to_have_text("Noon.")
     assert told(tab.there("overlay-part")) == [("0", " ".join(word.strip() for word in words))]
     cable.cut()
-    said.say(" It is.").end()
+    model_script.say(" It is.").end()
     cable.mend()
     tab.finished()
     expect(tab.there("answer-text")).to_have_text("Noon. It is.")
-    assert len(said.calls) == 1
+    assert len(model_script.calls) == 1

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.server import page
-from pellucid.server.page import SECURITY, encoding_of, matches, prefers_html, read_files
+from pellucid.server.page import SECURITY, choose_encoding, etag_matches, prefers_html, read_files
 from tests.cases import Cases
 from tests.scripted.gateway import Reply, Served, serve
 
@@ -226,7 +226,7 @@ def test_an_operator_can_leave_it_out() -> None:
 
 def test_what_is_shipped_is_a_page_under_its_own_policy() -> None:
     """Nothing inline, nothing from elsewhere, and every file that it names is there."""
-    files = page.built()
+    files = page.built_files()
     if page.INDEX not in files:
         pytest.skip("the page has not been built")
     html = files[page.INDEX].bodies["identity"].decode()
@@ -266,13 +266,13 @@ def test_who_prefers_html() -> None:
 
 @given(st.text('abgzipr*;q=0.19, "W/', max_size=60), st.sets(st.sampled_from(["br", "gzip"])))
 def test_whatever_is_asked_there_is_an_answer(header: str, there: set[str]) -> None:
-    assert encoding_of(header, {*there, "identity"}) in {*there, "identity"}
+    assert choose_encoding(header, {*there, "identity"}) in {*there, "identity"}
     assert prefers_html(header) in (True, False)
-    assert matches(header, '"tag"') in (True, False)
+    assert etag_matches(header, '"tag"') in (True, False)
 
 
 def test_nothing_asked_for_is_answered_as_it_is() -> None:
     everything: Any = ("br", "gzip", "identity")
-    assert encoding_of(None, everything) == encoding_of("", everything) == "identity"
+    assert choose_encoding(None, everything) == choose_encoding("", everything) == "identity"
     assert not prefers_html(None)
-    assert not matches(None, '"tag"')
+    assert not etag_matches(None, '"tag"')

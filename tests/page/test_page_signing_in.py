@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from pellucid.server.config import check_config
-from tests.page.page_kit import House, Said, Tab, Tabs
+from tests.page.page_kit import House, ModelScript, Tab, Tabs
 from tests.scripted import Upstream
 from tests.scripted.gateway import Served, serve
 
@@ -54,7 +54,7 @@ def test_a_wrong_key_is_told_to_be_wrong(outside: Tab) -> None:
     outside.there("composer").wait_for()
 
 
-def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, said: Said) -> None:
+def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, model_script: ModelScript) -> None:
     outside.page.goto(outside.url)
     signs_in(outside)
     outside.there("model-picker").wait_for()
@@ -63,7 +63,7 @@ def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, said: Said)
     assert cookie["sameSite"] == "Strict"
     assert KEY not in cookie["value"]
     assert "pellucid_session" not in outside.page.evaluate("() => document.cookie")
-    said.answer("Noon.", "Hm.")
+    model_script.answer("Noon.", "Hm.")
     outside.ask("When?")
     outside.finished()
     outside.page.reload()
@@ -80,11 +80,11 @@ def test_signed_in_one_chats_and_signed_out_it_is_gone(outside: Tab, said: Said)
     assert outside.page.url == path, "one comes back where one was"
 
 
-def test_a_session_that_ended_leads_to_the_sign_in(outside: Tab, said: Said) -> None:
+def test_a_session_that_ended_leads_to_the_sign_in(outside: Tab, model_script: ModelScript) -> None:
     outside.page.goto(outside.url)
     signs_in(outside)
     outside.there("model-picker").wait_for()
     outside.context.clear_cookies()
     outside.ask("When?")
     outside.there("sign-in").wait_for()
-    assert said.calls == []
+    assert model_script.calls == []

@@ -11,10 +11,20 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.page.page_kit import Cable, Tab, Tabs
-from tests.page.page_space_kit import QUESTION, Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
+from tests.page.page_space_kit import (
+    QUESTION,
+    Voices,
+    come_in,
+    gateway_with_spaces,
+    lane,
+    model_script,
+    review,
+    token,
+    voices,
+)
 from tests.scripted.gateway import Served
 
-__all__ = ["said", "voices"]
+__all__ = ["model_script", "voices"]
 
 SPACES = [f"room-{number}" for number in range(24)]
 _next = itertools.count()

@@ -13,10 +13,10 @@ from playwright.sync_api import Page, expect
 
 from tests.node_packages import installed
 from tests.page.page_kit import LEFT, Tab, Tabs
-from tests.page.page_space_kit import Voices, come_in, gateway_with_spaces, lane, review, said, token, voices
+from tests.page.page_space_kit import Voices, come_in, gateway_with_spaces, lane, model_script, review, token, voices
 from tests.scripted.gateway import Served
 
-__all__ = ["said", "voices"]
+__all__ = ["model_script", "voices"]
 
 PHONE = {"viewport": {"width": 360, "height": 740}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
 SPACES = [f"hall-{number}" for number in range(16)]

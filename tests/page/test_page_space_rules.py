@@ -16,7 +16,7 @@ from typing import Any
 from pellucid.envelopes import Defaults, Envelope, EnvelopeError, read
 from pellucid.envelopes.lifecycle import Lifecycle
 from pellucid.envelopes.translate import write
-from pellucid.envelopes.tree import Tree, trees
+from pellucid.envelopes.tree import Tree, build_trees
 from tests.envelopes.seed_flows import FLOWS
 
 RECORDED = Path(__file__).parents[2] / "ui" / "src" / "spaces" / "recorded.json"
@@ -110,7 +110,7 @@ def picture(tree: Tree) -> dict[str, Any]:
 
 def recorded() -> str:
     rows = [
-        {"said": [write(one, "mew/v0.4") for one in script], "trees": [picture(tree) for tree in trees(script)]}
+        {"said": [write(one, "mew/v0.4") for one in script], "trees": [picture(tree) for tree in build_trees(script)]}
         for script in scripts()
         if script
     ]

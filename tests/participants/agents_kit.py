@@ -34,6 +34,6 @@ def agent_of(upstream: Upstream, *scripts: Script, **options: Any) -> Agent[Any]
     return Agent(model, **options)
 
 
-def asked(upstream: Upstream, agent: Agent[Any]) -> list[dict[str, Any]]:
+def model_requests(upstream: Upstream, agent: Agent[Any]) -> list[dict[str, Any]]:
     """What the agent's model was asked."""
     return [call.body for call in upstream.calls(agent._model.name)]  # type: ignore[union-attr]

@@ -28,7 +28,7 @@ class Room:
         self.here: dict[ServerConnection, str] = {}
         self.joins: list[dict[str, str]] = []
         """The query of each connection that was let in."""
-        self.heard: list[Frame] = []
+        self.received: list[Frame] = []
         """Every frame that came, again and again."""
         self.hook: Callable[[ServerConnection, str, Frame], bool] = lambda socket, who, frame: False
         self.pages: list[dict[str, str]] = []
@@ -59,7 +59,7 @@ class Room:
 
     async def open(self) -> None:
         self._server = await serve(
-            self._sit, "127.0.0.1", self.port, process_request=self._asked, compression=None, reuse_port=True
+            self._sit, "127.0.0.1", self.port, process_request=self._process_request, compression=None, reuse_port=True
         )
 
     async def stop(self, code: int = 1012) -> None:
@@ -98,10 +98,10 @@ class Room:
         }
         self.log.append(frame)
         if not silently:
-            self.tell(frame)
+            self.send(frame)
         return frame
 
-    def tell(self, frame: Frame, *only: str) -> None:
+    def send(self, frame: Frame, *only: str) -> None:
         text = json.dumps(frame)
         for socket, name in self.here.items():
             if not only or name in only:
@@ -109,11 +109,11 @@ class Room:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    def told(self, kind: str, to: str, payload: Frame, **more: Any) -> None:
+    def send_direct(self, kind: str, to: str, payload: Frame, **more: Any) -> None:
         """What is not in the log."""
-        self.tell(own(kind, to, payload, **more), to)
+        self.send(own(kind, to, payload, **more), to)
 
-    def _asked(self, socket: ServerConnection, request: Request) -> Response | None:
+    def _process_request(self, socket: ServerConnection, request: Request) -> Response | None:
         if self.refuse is not None:
             return answer(self.refuse, {"error": {"message": "not now", "type": "unavailable"}})
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
@@ -158,7 +158,7 @@ class Room:
         try:
             async for data in socket:
                 frame = json.loads(data)
-                self.heard.append(frame)
+                self.received.append(frame)
                 if not self.hook(socket, who, frame):
                     self.take(who, frame)
         finally:
@@ -174,7 +174,7 @@ class Room:
         """What a gateway does with an envelope: the same twice is the same once."""
         old = next((one for one in self.log if one["id"] == frame["id"] and one["from"] == who), None)
         if old is not None:
-            self.tell(old, who)
+            self.send(old, who)
         else:
             self.say(who, **{name: frame[name] for name in frame if name not in ("protocol", "from", "ts")})
 

@@ -12,8 +12,8 @@ import pytest
 from pellucid import Agent, ApprovalRequired, RunContext
 from pellucid.envelopes import Envelope
 from pellucid.spaces import AgentInSpace, Participant, ToolsInSpace
-from pellucid.spaces.agents.bridge import Concerns
-from tests.participants.agents_kit import agent_of, asked, calling
+from pellucid.spaces.agents.bridge import AnswerPolicy
+from tests.participants.agents_kit import agent_of, calling, model_requests
 from tests.participants.room_kit import Frame, Room
 from tests.scripted import Call, Upstream, delta, say
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
@@ -84,7 +84,7 @@ async def test_tools_of_others_are_requests_in_its_context(room: Room, upstream:
     request, response = (one for one in room.log if one.get("context") == path and one["kind"].startswith("mcp/"))
     assert request["payload"]["params"] == {"name": "population", "arguments": {"city": "Lyon"}}
     assert ("to" in request, "to" in response, response["correlation_id"]) == (False, False, [request["id"]])
-    tools, results = asked(upstream, agent)[0]["tools"], asked(upstream, agent)[1]["messages"][-1]
+    tools, results = model_requests(upstream, agent)[0]["tools"], model_requests(upstream, agent)[1]["messages"][-1]
     assert tools[0]["function"]["description"] == "How many people live there."
     assert results["content"] == "522250"
 
@@ -184,7 +184,7 @@ async def test_what_it_may_not_call_it_proposes(room: Room, upstream: Upstream) 
                     await cy.reject(envelope, "policy")
             if envelope.kind == "chat" and envelope.sender == "ada":
                 break
-    results = [body["messages"][-1]["content"] for body in asked(upstream, agent)[1:]]
+    results = [body["messages"][-1]["content"] for body in model_requests(upstream, agent)[1:]]
     assert results == ["522250", "'cy' rejected the call of 'population': policy"]
 
 
@@ -211,7 +211,7 @@ async def test_a_call_that_needs_approval_is_a_proposal(room: Room, upstream: Up
         assert agreed is not None
         response = await agreed
     assert response.payload["result"]["content"][0]["text"] == "x is gone"
-    results = [body["messages"][-1]["content"] for body in asked(upstream, agent)[1:]]
+    results = [body["messages"][-1]["content"] for body in model_requests(upstream, agent)[1:]]
     assert results == ["x is gone", "cy said no: not that one."]
 
 
@@ -288,33 +288,35 @@ async def test_it_is_told_what_was_said_before(room: Room, upstream: Upstream) -
         room.say("bob", "chat", {"text": "It rains."})
         room.say("cy", "chat", {"text": "Really?"})
         await answered(room)
-    [body] = asked(upstream, agent)
+    [body] = model_requests(upstream, agent)
     assert body["messages"][-1]["content"] == "Said in the space so far:\nbob: It rains.\n\nNow cy says:\nReally?"
 
 
-def told(sender: str, kind: str = "chat", **more: Any) -> Envelope:
+def envelope_from(sender: str, kind: str = "chat", **more: Any) -> Envelope:
     return Envelope(id=f"{sender}-{len(more)}", ts=0, sender=sender, kind=kind, **more)
 
 
 def test_what_concerns_an_agent() -> None:
-    concerns = Concerns()
-    assert concerns.hear(told("bob"), "me")
-    assert concerns.hear(told("bob", to=("me",)), "me")
+    concerns = AnswerPolicy()
+    assert concerns.should_answer(envelope_from("bob"), "me")
+    assert concerns.should_answer(envelope_from("bob", to=("me",)), "me")
     for other in (
-        told("bob", to=("cy",)),
-        told("bob", context="c"),
-        told("bob", replayed=True),
-        told("bob", correlation_id=("somebody's",)),
-        told("bob", kind="mcp/request"),
-        told("me"),
-        told("agent", kind="reasoning/start"),
-        told("agent"),
-        told("agent", kind="reasoning/thought", to=("me",)),
+        envelope_from("bob", to=("cy",)),
+        envelope_from("bob", context="c"),
+        envelope_from("bob", replayed=True),
+        envelope_from("bob", correlation_id=("somebody's",)),
+        envelope_from("bob", kind="mcp/request"),
+        envelope_from("me"),
+        envelope_from("agent", kind="reasoning/start"),
+        envelope_from("agent"),
+        envelope_from("agent", kind="reasoning/thought", to=("me",)),
     ):
-        assert not concerns.hear(other, "me")
-    assert concerns.hear(told("agent", to=("me",)), "me"), "another agent asks"
-    concerns.hear(Envelope(id="mine", ts=0, sender="me", kind="chat"), "me")
-    assert not concerns.hear(told("agent", to=("me",), correlation_id=("mine",)), "me"), "another agent answers"
-    assert concerns.hear(told("bob", correlation_id=("mine",)), "me")
-    assert not Concerns(["cy"]).hear(told("bob"), "me")
-    assert Concerns(lambda envelope: True).hear(told("bob", context="c"), "me")
+        assert not concerns.should_answer(other, "me")
+    assert concerns.should_answer(envelope_from("agent", to=("me",)), "me"), "another agent asks"
+    concerns.should_answer(Envelope(id="mine", ts=0, sender="me", kind="chat"), "me")
+    assert not concerns.should_answer(envelope_from("agent", to=("me",), correlation_id=("mine",)), "me"), (
+        "another agent answers"
+    )
+    assert concerns.should_answer(envelope_from("bob", correlation_id=("mine",)), "me")
+    assert not AnswerPolicy(["cy"]).should_answer(envelope_from("bob"), "me")
+    assert AnswerPolicy(lambda envelope: True).should_answer(envelope_from("bob", context="c"), "me")

@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection
 from pellucid.envelopes import Envelope, text_of
 from pellucid.errors import RequestError
 from pellucid.spaces import CallFailed, Kicked, Participant, Refused, SpaceClosed
-from pellucid.spaces.client.remote import address
+from pellucid.spaces.client.remote import parse_address
 from tests.participants.room_kit import Frame, Room
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 
@@ -126,7 +126,7 @@ async def test_whatever_breaks_each_envelope_is_said_and_heard_once_and_in_order
     for name in "xyz":
         mine = [text_of(one) for one in heard if text_of(one).startswith(name)]
         assert mine == [f"{name} {number}" for number in range(count // 3)]
-    assert len(room.heard) > count + 1, "nothing was sent again: nothing was shown"
+    assert len(room.received) > count + 1, "nothing was sent again: nothing was shown"
 
 
 async def test_half_an_emoji_is_no_lost_thought(room: Room) -> None:
@@ -150,14 +150,14 @@ async def test_what_goes_out_again_is_the_same_to_the_byte(room: Room) -> None:
     room.hook = hook
     async with ada(room) as a:
         await a.say("Hello?")
-    assert room.heard == [lost[0], lost[0]]
+    assert room.received == [lost[0], lost[0]]
 
 
 async def test_what_is_answered_before_its_turn_is_still_heard_in_its_turn(room: Room) -> None:
     """A space answers what is sent again at once: before it has told all that was said in between."""
 
     def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
-        if len(room.heard) == 1:
+        if len(room.received) == 1:
             room.say("bob", "chat", {"text": "1"}, silently=True)
             room.say("ada", "chat", frame["payload"], silently=True, id=frame["id"])
             room.say("bob", "chat", {"text": "3"}, silently=True)
@@ -172,7 +172,7 @@ async def test_what_is_answered_before_its_turn_is_still_heard_in_its_turn(room:
         assert [text_of(one) for one in await hear(a, 2)] == ["1", "2"]
         room.late.set()
         assert [text_of(one) for one in await hear(a, 1)] == ["3"]
-        assert len(room.heard) == 2
+        assert len(room.received) == 2
 
 
 def test_whoever_takes_part_needs_neither_a_server_nor_a_database() -> None:
@@ -194,7 +194,7 @@ async def test_a_gap_is_read_from_the_history_before_anything_after_it(room: Roo
         for number in range(3, 10):
             room.say("ada", "chat", {"text": str(number)}, silently=True)
         room.say("ada", "mcp/response", {"result": "rain"}, correlation_id=[request["id"]], silently=True)
-        room.told("system/gap", "bob", {"after_seq": 2, "before_seq": 11, "missed": 8})
+        room.send_direct("system/gap", "bob", {"after_seq": 2, "before_seq": 11, "missed": 8})
         room.say("ada", "chat", {"text": "11"})
         assert [one.seq for one in await hear(b, 11)] == list(range(1, 12))
         assert await waiting == "rain"
@@ -206,7 +206,7 @@ async def test_a_gap_that_cannot_be_read_is_asked_for_with_a_new_connection(room
         for number in range(1, 4):
             room.say("ada", "chat", {"text": str(number)}, silently=True)
         room.refuse = HTTPStatus.SERVICE_UNAVAILABLE
-        room.told("system/gap", "bob", {"after_seq": 0, "before_seq": 4, "missed": 3})
+        room.send_direct("system/gap", "bob", {"after_seq": 0, "before_seq": 4, "missed": 3})
         room.say("ada", "chat", {"text": "4"})
         await eventually(lambda: not b.connected)
         room.refuse = None
@@ -229,7 +229,7 @@ async def test_who_does_not_read_costs_little_and_loses_nothing(room: Room, monk
 async def test_what_is_refused_is_raised_where_it_was_said(room: Room) -> None:
     def hook(socket: ServerConnection, who: str, frame: Frame) -> bool:
         error = {"error": "capability_violation", "code": "capability_violation", "message": "ada may not"}
-        room.told("system/error", who, error, correlation_id=[frame["id"]])
+        room.send_direct("system/error", who, error, correlation_id=[frame["id"]])
         return True
 
     room.hook = hook
@@ -249,7 +249,7 @@ async def test_who_is_too_fast_waits_and_says_it_again(room: Room) -> None:
         refused.add(frame["id"])
         if len(refused) % 2:  # of every second one nothing is told
             error = {"error": "too_many_requests", "code": "rate_limited", "message": "slowly", "retry_after": 0.05}
-            room.told("system/error", who, error, correlation_id=[frame["id"]])
+            room.send_direct("system/error", who, error, correlation_id=[frame["id"]])
         return True
 
     room.hook = hook
@@ -417,7 +417,7 @@ async def test_what_somebody_may_is_what_their_capabilities_say(room: Room) -> N
         assert a.may("chat")
         assert a.may("mcp/request", {"method": "tools/call", "params": {"name": "read_file"}})
         assert not a.may("mcp/request", {"method": "tools/call", "params": {"name": "deploy"}})
-        room.told("system/welcome", "ada", {"you": {"id": "ada", "capabilities": ["*"]}, "participants": []})
+        room.send_direct("system/welcome", "ada", {"you": {"id": "ada", "capabilities": ["*"]}, "participants": []})
         await eventually(lambda: a.may("reasoning/start"))
 
 
@@ -431,8 +431,8 @@ async def test_what_somebody_may_is_what_their_capabilities_say(room: Room) -> N
     ],
 )
 def test_whatever_url_somebody_has(url: str, socket: str) -> None:
-    assert address(url).socket() == socket
-    assert address("https://h:2/gw", "review").http("/envelopes", limit=3) == (
+    assert parse_address(url).socket() == socket
+    assert parse_address("https://h:2/gw", "review").http("/envelopes", limit=3) == (
         "https://h:2/gw/spaces/review/envelopes?limit=3"
     )
 
@@ -442,4 +442,4 @@ def test_whatever_url_somebody_has(url: str, socket: str) -> None:
 )
 def test_what_leads_to_no_space_is_said(url: str) -> None:
     with pytest.raises(RequestError, match="url: "):
-        address(url)
+        parse_address(url)

@@ -12,7 +12,7 @@ import pytest
 
 from pellucid.envelopes import Envelope, text_of
 from pellucid.spaces import AgentInSpace, Cancelled, Kicked, Participant, Refused, SpaceClosed, ToolsInSpace
-from tests.participants.agents_kit import agent_of, asked, calling
+from tests.participants.agents_kit import agent_of, calling, model_requests
 from tests.participants.gateway_kit import a_gateway, token
 from tests.participants.proxy_kit import Way, a_way
 from tests.scripted import Call, Upstream, delta, say
@@ -38,7 +38,7 @@ def be(who: str, gateway: Served | Way, **more: Any) -> Participant:
     return Participant(f"ws://127.0.0.1:{gateway.port}/spaces/review/ws", token=token(who), **more)
 
 
-async def until_said(me: Participant, text: str) -> list[Envelope]:
+async def read_until(me: Participant, text: str) -> list[Envelope]:
     heard: list[Envelope] = []
     async with asyncio.timeout(LIMIT_SECONDS):
         async for envelope in me:
@@ -58,7 +58,7 @@ async def test_two_talk_and_a_third_comes_late(gateway: Served) -> None:
                 await inner.observation("It is so.", severity="low")
             await thought.conclude("Because.", confidence=0.9)
         await bob.say("Because.", answers=[question, thought.start])
-        heard = await until_said(ada, "Because.")
+        heard = await read_until(ada, "Because.")
         assert [one.seq for one in heard] == sorted(one.seq for one in heard)
         async with be("cy", gateway, history=100, view="collapsed") as cy:
             assert cy.head >= ada.seen
@@ -66,7 +66,7 @@ async def test_two_talk_and_a_third_comes_late(gateway: Served) -> None:
             assert all(one.replayed for one in old)
             assert not [one for one in old if one.kind == "reasoning/thought"]
             await ada.say("Welcome.")
-            new = await until_said(cy, "Welcome.")
+            new = await read_until(cy, "Welcome.")
             assert not new[-1].replayed
 
 
@@ -78,7 +78,7 @@ async def test_nothing_is_lost_or_comes_twice_though_everything_breaks(tmp_path:
     loop = asyncio.get_running_loop()
 
     async def listen(me: Participant) -> None:
-        heard[me.id] += await until_said(me, "the end")
+        heard[me.id] += await read_until(me, "the end")
 
     first = a_gateway(tmp_path, store)
     gateway = await loop.run_in_executor(None, first.__enter__)
@@ -109,7 +109,7 @@ async def test_nothing_is_lost_or_comes_twice_though_everything_breaks(tmp_path:
             assert way.cuts > 2
             assert cut
         async with be("cy", gateway, after_seq=0) as again:
-            heard["cy"] = await until_said(again, "the end")
+            heard["cy"] = await read_until(again, "the end")
     finally:
         await loop.run_in_executor(None, first.__exit__, None, None, None)
     for name in ("bob", "cy"):
@@ -127,7 +127,7 @@ async def test_who_is_too_fast_is_slowed_down_and_loses_nothing(tmp_path: Path) 
             async with asyncio.timeout(LIMIT_SECONDS):
                 await asyncio.gather(*(ada.say(str(number)) for number in range(30)))
             await ada.say("the end")
-            heard = await until_said(bob, "the end")
+            heard = await read_until(bob, "the end")
     assert sorted(text_of(one) for one in heard if one.kind == "chat") == sorted([*map(str, range(30)), "the end"])
 
 
@@ -191,10 +191,10 @@ async def test_another_view_goes_on_where_it_stood(gateway: Served) -> None:
     async with be("ada", gateway) as ada, be("bob", gateway, view="main") as bob, ada.reasoning("Hm") as thought:
         await thought("unseen")
         await ada.say("one")
-        assert [one.kind for one in await until_said(bob, "one")] == ["reasoning/start", "chat"]
+        assert [one.kind for one in await read_until(bob, "one")] == ["reasoning/start", "chat"]
         await bob.look("full")
         await thought("seen")
-        assert "reasoning/thought" in [one.kind for one in await until_said(bob, "seen")]
+        assert "reasoning/thought" in [one.kind for one in await read_until(bob, "seen")]
 
 
 def weather(city: str) -> str:
@@ -216,7 +216,7 @@ async def test_an_agent_with_the_tools_of_another(gateway: Served, upstream: Ups
         be("cy", gateway) as cy,
     ):
         question = await cy.say("How is it in Lyon?")
-        heard = await until_said(cy, "It rains. ")
+        heard = await read_until(cy, "It rains. ")
     start = next(one for one in heard if one.kind == "reasoning/start")
     inside = [(one.sender, one.kind) for one in heard if one.context == start.id]
     assert inside == [
@@ -227,7 +227,7 @@ async def test_an_agent_with_the_tools_of_another(gateway: Served, upstream: Ups
         ("ada", "reasoning/conclusion"),
     ]
     assert heard[-1].correlation_id == (question.id, start.id)
-    assert asked(upstream, agent)[1]["messages"][-1]["content"] == "It rains in Lyon."
+    assert model_requests(upstream, agent)[1]["messages"][-1]["content"] == "It rains in Lyon."
 
 
 async def test_one_who_may_not_call_proposes(gateway: Served, upstream: Upstream) -> None:
@@ -244,8 +244,8 @@ async def test_one_who_may_not_call_proposes(gateway: Served, upstream: Upstream
             if envelope.kind == "mcp/proposal":
                 await boss.fulfil(envelope, to="bob")
                 break
-        await until_said(boss, "It rains. ")
-    assert asked(upstream, agent)[1]["messages"][-1]["content"] == "It rains in Lyon."
+        await read_until(boss, "It rains. ")
+    assert model_requests(upstream, agent)[1]["messages"][-1]["content"] == "It rains in Lyon."
 
 
 async def test_a_cancel_ends_the_agents_run(gateway: Served, upstream: Upstream) -> None:
@@ -278,15 +278,15 @@ async def test_a_space_that_was_made_anew_is_begun_anew_and_told_once(
             for number in range(20):
                 await bob.say(str(number))
             stale = bob.seen
-            await until_said(bob, "19")
+            await read_until(bob, "19")
             way.target = new.port
             way.cut()
-            heard = await until_said(bob, "the first of the new")
+            heard = await read_until(bob, "the first of the new")
             assert [one.kind for one in heard].count("system/welcome") == 1
             assert heard[0].payload["unknown_after_seq"] == stale
             assert heard[-1].seq == first.seq < stale
             assert all(one.replayed for one in heard if one.seq)
             said = await bob.say("here I am")
-            assert (await until_said(bob, "here I am"))[-1].seq == said.seq == bob.seen
+            assert (await read_until(bob, "here I am"))[-1].seq == said.seq == bob.seen
             assert not said.replayed
     assert sum("begins anew" in one.getMessage() for one in caplog.records) == 1

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pellucid.cli import main
-from pellucid.cli.space_lanes import Lanes
+from pellucid.cli.space_lanes import Transcript
 from pellucid.envelopes import Envelope
 from tests.participants.gateway_kit import a_gateway, token
 from tests.scripted.commands import PELLUCID
@@ -112,7 +112,7 @@ def test_comings_and_goings_of_one_participant_are_one_line(capsys: pytest.Captu
         ]:
             lanes.show(envelope)
 
-    with Lanes() as lanes:
+    with Transcript() as lanes:
         asyncio.run(show())
     assert [line.strip() for line in capsys.readouterr().out.splitlines()] == [
         "alice left and came back, 3 times",
@@ -142,7 +142,7 @@ def test_what_nobody_follows_with_words_is_told_all_the_same(
         await eventually(is_shown)
         return "".join(shown)
 
-    with Lanes() as lanes:
+    with Transcript() as lanes:
         assert asyncio.run(show()).strip() == "bob came"
 
 

@@ -18,7 +18,7 @@ def ada(room: Room) -> Participant:
     return Participant(room.url, token="token-of-ada")
 
 
-def said(room: Room) -> list[tuple[str, str | None, Any]]:
+def logged(room: Room) -> list[tuple[str, str | None, Any]]:
     return [(one["kind"].removeprefix("reasoning/"), one.get("context"), one["payload"]) for one in room.log]
 
 
@@ -38,7 +38,7 @@ async def test_it_is_what_the_seed_shows(room: Room) -> None:
         async with me.reasoning():
             pass
     inside = f"{start}/{room.log[5]['id']}"
-    assert said(room)[1:] == [
+    assert logged(room)[1:] == [
         ("start", None, {"message": "Analyzing request", "references": ["msg-1"]}),
         ("thought", start, {"message": "Need to check", "confidence": 0.5}),
         ("question", start, {"questions": ["Is there a plan?", "Have the tests passed?"]}),
@@ -70,8 +70,8 @@ async def test_what_breaks_cancels_it_and_is_not_told(room: Room) -> None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         assert task.cancelled()
-    assert said(room)[1] == ("cancel", room.log[0]["id"], {"reason": "failed (ValueError)"})
-    assert said(room)[3] == ("cancel", room.log[2]["id"], {"reason": "stopped"})
+    assert logged(room)[1] == ("cancel", room.log[0]["id"], {"reason": "failed (ValueError)"})
+    assert logged(room)[3] == ("cancel", room.log[2]["id"], {"reason": "stopped"})
 
 
 async def _endless(me: Participant) -> None:

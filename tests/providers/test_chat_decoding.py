@@ -15,7 +15,7 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import ErrorEvent, ItemStartEvent, PartDeltaEvent, ResponseEndEvent
 from pellucid.parts import OpaquePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.providers.openai_chat import decoder
-from pellucid.providers.openai_chat.details import details_of
+from pellucid.providers.openai_chat.details import details_from_parts
 from tests.cases import Cases
 from tests.cutting import cut, merged
 from tests.examples import by_circle
@@ -89,7 +89,7 @@ def test_structured_reasoning_that_resumes_is_sent_back_in_full() -> None:
     one, two = ({"type": "reasoning.text", "text": text, "index": 0} for text in "ab")
     data = stream({"reasoning_details": [one]}, {"content": "t"}, {"reasoning_details": [two]})
     response = response_of("openrouter", data)
-    assert [entry["text"] for entry in details_of(response.parts)] == ["a", "b"]
+    assert [entry["text"] for entry in details_from_parts(response.parts)] == ["a", "b"]
 
 
 def test_empty_and_missing_and_null_are_all_nothing() -> None:
@@ -376,7 +376,7 @@ ERRORS: dict[str, tuple[str | dict[str, Any], ErrorInfo]] = {
 
 def told(error: ErrorInfo) -> ErrorInfo:
     """Our words and theirs in one sentence, and what is known besides."""
-    return ErrorInfo(error.kind, error.told, error.code, error.param, error.status)
+    return ErrorInfo(error.kind, error.full_message, error.code, error.param, error.status)
 
 
 @pytest.mark.parametrize("row", ["openai-compat", "openai"])
@@ -415,7 +415,7 @@ def test_a_finish_reason_that_is_an_error_is_an_error(reason: str) -> None:
 def test_only_the_first_error_counts() -> None:
     data = sse(chunk(content="a"), {"error": {"message": "one"}}, {"error": {"message": "two"}})
     errors = [event.error for event in events_of("openai-compat", data) if isinstance(event, ErrorEvent)]
-    assert [error.said for error in errors] == ["one"]
+    assert [error.upstream_message for error in errors] == ["one"]
 
 
 @pytest.mark.parametrize("cause", ["error", "cancelled"])
@@ -564,7 +564,7 @@ def test_an_answer_that_is_not_one_is_an_error(garbage: bytes) -> None:
 def test_a_page_in_place_of_an_answer_is_quoted() -> None:
     result = folded("openai-compat", b"<html><title>502 Bad Gateway</title></html>")
     assert result.error is not None
-    assert "502 Bad Gateway" in result.error.told
+    assert "502 Bad Gateway" in result.error.full_message
     assert "502" not in result.error.message
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ERROR_KINDS
-from pellucid.providers.faults import fault_of_response, fault_of_value, kind_of_status
+from pellucid.providers.faults import error_from_response, error_from_value, kind_of_status
 
 OPENAI = {
     "error": {
@@ -65,19 +65,19 @@ OURS = {
 
 @pytest.mark.parametrize(("name", "status", "body", "kind", "said", "code"), BODIES, ids=[row[0] for row in BODIES])
 def test_a_body(name: str, status: int, body: Any, kind: str, said: str | None, code: str | None) -> None:
-    info = fault_of_response(status, body if isinstance(body, bytes) else json.dumps(body).encode())
-    assert (info.kind, info.said, info.code, info.status) == (kind, said, code, status)
+    info = error_from_response(status, body if isinstance(body, bytes) else json.dumps(body).encode())
+    assert (info.kind, info.upstream_message, info.code, info.status) == (kind, said, code, status)
     assert info.message == f"{OURS[kind]} (status {status})"
-    assert info.told == (f"{info.message}: {said}" if said else info.message)
+    assert info.full_message == (f"{info.message}: {said}" if said else info.message)
 
 
 def test_a_code_is_a_word_and_what_is_not_is_said() -> None:
-    info = fault_of_value({"error": {"code": "You asked for it", "type": "bad_thing", "message": "No."}})
-    assert (info.code, info.said) == ("bad_thing", "No.: You asked for it")
-    info = fault_of_value({"error": {"code": "x" * 101, "param": "the second of them", "message": "No."}})
-    assert (info.code, info.param, info.said) == (None, None, f"No.: {'x' * 101}: the second of them")
-    info = fault_of_value({"error": {"code": "No.", "message": "No."}})
-    assert info.said == "No."
+    info = error_from_value({"error": {"code": "You asked for it", "type": "bad_thing", "message": "No."}})
+    assert (info.code, info.upstream_message) == ("bad_thing", "No.: You asked for it")
+    info = error_from_value({"error": {"code": "x" * 101, "param": "the second of them", "message": "No."}})
+    assert (info.code, info.param, info.upstream_message) == (None, None, f"No.: {'x' * 101}: the second of them")
+    info = error_from_value({"error": {"code": "No.", "message": "No."}})
+    assert info.upstream_message == "No."
 
 
 WORDS_FOR = {
@@ -89,8 +89,8 @@ WORDS_FOR = {
 @pytest.mark.parametrize("code", WORDS_FOR)
 def test_codes_that_say_more_than_a_status(code: str) -> None:
     fault = {"error": {"code": code, "message": "m"}}
-    assert fault_of_value(fault).told == f"{WORDS_FOR[code]}: m"
-    assert fault_of_value(fault, 400).told == f"{WORDS_FOR[code]} (status 400): m"
+    assert error_from_value(fault).full_message == f"{WORDS_FOR[code]}: m"
+    assert error_from_value(fault, 400).full_message == f"{WORDS_FOR[code]} (status 400): m"
 
 
 UNKNOWN_MODEL = [
@@ -104,41 +104,41 @@ UNKNOWN_MODEL = [
 
 @pytest.mark.parametrize("body", UNKNOWN_MODEL)
 def test_a_model_that_the_upstream_does_not_know_is_named(body: Any) -> None:
-    info = fault_of_response(404, body if isinstance(body, bytes) else json.dumps(body).encode(), "gpt-99")
+    info = error_from_response(404, body if isinstance(body, bytes) else json.dumps(body).encode(), "gpt-99")
     assert (info.kind, info.message) == ("not_found", "the upstream knows no model 'gpt-99' (status 404)")
     assert info.code
-    assert info.said
+    assert info.upstream_message
 
 
 def test_it_is_also_known_by_its_code_alone() -> None:
-    info = fault_of_response(400, json.dumps(UNKNOWN_MODEL[0]).encode(), "gpt-99")
+    info = error_from_response(400, json.dumps(UNKNOWN_MODEL[0]).encode(), "gpt-99")
     assert (info.kind, info.code) == ("not_found", "model_not_found")
     assert info.message == "the upstream knows no model 'gpt-99' (status 400)"
 
 
 def test_what_else_may_not_be_found() -> None:
-    info = fault_of_response(404, b'{"error": {"message": "No such file"}}', "gpt-99")
-    assert info.told == (
+    info = error_from_response(404, b'{"error": {"message": "No such file"}}', "gpt-99")
+    assert info.full_message == (
         "the upstream did not find something that was asked for, perhaps the model 'gpt-99' (status 404): No such file"
     )
-    info = fault_of_response(404, b"<title>404</title>", "gpt-99")
-    assert info.told == (
+    info = error_from_response(404, b"<title>404</title>", "gpt-99")
+    assert info.full_message == (
         "the upstream has nothing at the address where the model 'gpt-99' was asked for; see its base_url (status 404)"
         ": 404"
     )
 
 
 def test_the_parameter_and_the_providers_own_body_are_kept() -> None:
-    info = fault_of_response(400, json.dumps(OPENAI).encode())
+    info = error_from_response(400, json.dumps(OPENAI).encode())
     assert (info.param, info.native) == ("max_tokens", OPENAI)
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "credentials"), (402, "payment"), (403, "forbids")])
 def test_what_is_wrong_with_our_own_account_is_not_the_callers_fault(status: int, words: str) -> None:
-    info = fault_of_response(status, b'{"error": {"message": "Incorrect API key"}}')
+    info = error_from_response(status, b'{"error": {"message": "Incorrect API key"}}')
     assert info.kind == "model_error"
     assert words in info.message
-    assert info.told == f"{info.message}: Incorrect API key"
+    assert info.full_message == f"{info.message}: Incorrect API key"
     assert info.message.endswith(f" (status {status})")
 
 
@@ -155,14 +155,14 @@ WORDS = {
 @pytest.mark.parametrize("word", WORDS)
 def test_where_no_status_tells_the_type_or_the_code_does(word: str) -> None:
     for field in ("type", "code"):
-        assert fault_of_value({"error": {"message": "m", field: word}}).kind == WORDS[word]
+        assert error_from_value({"error": {"message": "m", field: word}}).kind == WORDS[word]
 
 
 def test_a_code_that_is_a_status_is_one() -> None:
     for code in (429, "429"):
-        info = fault_of_value({"error": {"message": "m", "code": code}})
+        info = error_from_value({"error": {"message": "m", "code": code}})
         assert (info.kind, info.status) == ("too_many_requests", 429)
-    assert fault_of_value({"error": {"message": "m", "code": 42}}).status is None
+    assert error_from_value({"error": {"message": "m", "code": 42}}).status is None
 
 
 @given(st.integers(100, 999))
@@ -184,14 +184,14 @@ values = st.recursive(
 
 @given(values)
 def test_any_value_means_something(value: Any) -> None:
-    info = fault_of_value(value)
+    info = error_from_value(value)
     assert info.kind in ERROR_KINDS
     assert info.message
 
 
 @given(st.integers(400, 599), st.binary(max_size=50) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_body_means_something(status: int, body: bytes) -> None:
-    info = fault_of_response(status, body)
+    info = error_from_response(status, body)
     assert info.kind in ERROR_KINDS
     assert info.message
 
@@ -232,7 +232,7 @@ TOO_LONG = [
 def test_whatever_it_is_called_that_a_conversation_is_too_long_has_one_code(
     name: str, status: int | None, body: Any
 ) -> None:
-    info = fault_of_value(body, status)
+    info = error_from_value(body, status)
     assert (info.kind, info.code) == ("invalid_request", "context_length_exceeded")
     assert info.message.startswith("the conversation is too long for the upstream's model")
 
@@ -248,4 +248,4 @@ OTHERS = [
 
 @pytest.mark.parametrize(("status", "body"), OTHERS)
 def test_what_is_wrong_otherwise_has_not(status: int, body: Any) -> None:
-    assert fault_of_value(body, status).code != "context_length_exceeded"
+    assert error_from_value(body, status).code != "context_length_exceeded"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.events import ModelEvent
-from pellucid.providers.frame_template import FrameTemplate, nothing
+from pellucid.providers.frame_template import FrameTemplate, never_matches
 from pellucid.providers.openai_chat import decoder
 from tests.cutting import content_deltas
 from tests.providers.wire_kit import ROWS, chunk, origin, sse
@@ -83,7 +83,7 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(monkeypatch: pyte
 
 def test_text_that_stands_in_two_places_teaches_nothing() -> None:
     like = FrameTemplate()
-    like.learn("", b'{"model":"m","text":"m"}', "m", nothing)
+    like.learn("", b'{"model":"m","text":"m"}', "m", never_matches)
     assert like.frame is None
 
 
@@ -96,7 +96,7 @@ def test_a_server_that_dates_every_frame_is_not_learned_from_for_ever() -> None:
 
 def test_a_text_that_is_a_name_elsewhere_teaches_nothing() -> None:
     like = FrameTemplate()
-    like.learn("", b'{"delta":{"content":"c\\u006fntent"}}', "content", nothing)
+    like.learn("", b'{"delta":{"content":"c\\u006fntent"}}', "content", never_matches)
     assert like.frame is None
 
 

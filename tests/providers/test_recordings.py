@@ -130,7 +130,7 @@ def test_the_parts_are_the_expected_ones(provider: str) -> None:
                 result, response, recording = decoded(name)
                 if name in FAILURES:
                     assert result.error is not None
-                    assert FAILURES[name] in (result.error.said or "")
+                    assert FAILURES[name] in (result.error.upstream_message or "")
                     assert response.finish_reason == "error"
                     assert response.parts, "what came before the error is kept"
                 else:

@@ -26,10 +26,10 @@ from hypothesis import strategies as st
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import ErrorEvent, ModelEvent
 from pellucid.framing.eventstream import EventStreamDecoder, HeaderValue
-from pellucid.local.request import explain
+from pellucid.local.request import explain_error
 from pellucid.models.model import Model
 from pellucid.parts import ModelRequest, Origin, UserPromptPart
-from pellucid.providers.faults import fault_of_response, fault_of_value
+from pellucid.providers.faults import error_from_response, error_from_value
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES, Decoder
@@ -232,9 +232,9 @@ def test_and_what_was_said_is_kept(wire: str) -> None:
     """The property is about something: most of what is marked is told to whoever may see it."""
     tellers = [Teller(seed) for seed in range(600)]
     errors = [error for one in tellers for error in errors_of(wire, one.reads(one.stream()))]
-    quoting = [error for error in errors if MARK in (error.said or "")]
+    quoting = [error for error in errors if MARK in (error.upstream_message or "")]
     assert len(quoting) > 100
-    assert all(error.told == f"{error.message}: {error.said}" for error in quoting)
+    assert all(error.full_message == f"{error.message}: {error.upstream_message}" for error in quoting)
     assert len({error.message for error in quoting}) >= 3
 
 
@@ -243,11 +243,11 @@ def test_and_what_was_said_is_kept(wire: str) -> None:
 def test_no_message_quotes_a_body(seed: int) -> None:
     teller = Teller(seed)
     status = teller.dice.choice([400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529, 599])
-    check(fault_of_response(status, teller.piece(), teller.dice.choice([None, "gpt-99"])))
-    check(fault_of_value(teller.shape()))
-    check(explain(status, teller.shape()))
+    check(error_from_response(status, teller.piece(), teller.dice.choice([None, "gpt-99"])))
+    check(error_from_value(teller.shape()))
+    check(explain_error(status, teller.shape()))
     fault = {name: teller.text("x") for name in ("type", "message", "n_ctx", "n_prompt_tokens")}
-    check(explain(status, {"error": fault | {"type": "exceed_context_size_error"}}))
+    check(explain_error(status, {"error": fault | {"type": "exceed_context_size_error"}}))
 
 
 # --- recorded answers ----------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def test_no_message_quotes_what_comes_over_a_connection(row: str, caplog: pytest
                 check(error)
                 assert MARK not in caplog.text
                 if name.isdecimal():
-                    assert f"you said {MARK}" in error.told
+                    assert f"you said {MARK}" in error.full_message
                     assert (error.code, error.param) == (None, None)
 
 
@@ -385,7 +385,12 @@ def test_no_message_quotes_what_comes_over_a_connection(row: str, caplog: pytest
 def test_success_without_content_is_no_answer(status: str) -> None:
     code = int(status[:3])
     error = error_of(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
-    assert (error.kind, error.code, error.status, error.said) == ("model_error", "not_an_answer", code, None)
+    assert (error.kind, error.code, error.status, error.upstream_message) == (
+        "model_error",
+        "not_an_answer",
+        code,
+        None,
+    )
     assert error.message == (
         f"the upstream answered {code}, which says that there is no content; "
         "its base_url must be that of an API for models"
@@ -394,14 +399,16 @@ def test_success_without_content_is_no_answer(status: str) -> None:
 
 def test_a_redirect_says_where_to_in_the_upstreams_words() -> None:
     error = error_of(_http("308 Moved", b"", "Location: https://elsewhere.example/v1"))
-    assert (error.code, error.said) == ("redirect", "https://elsewhere.example/v1")
+    assert (error.code, error.upstream_message) == ("redirect", "https://elsewhere.example/v1")
     assert error.message == "the upstream answered 308, a redirect; its base_url must be where that leads"
 
 
 def test_a_model_that_is_not_there_is_named() -> None:
     error = error_of(_http("404 Not Found", b'{"error": {"message": "The model `gpt-99` does not exist"}}'))
     assert (error.kind, error.code) == ("not_found", "model_not_found")
-    assert error.told == ("the upstream knows no model 'gpt-99' (status 404): The model `gpt-99` does not exist")
+    assert error.full_message == (
+        "the upstream knows no model 'gpt-99' (status 404): The model `gpt-99` does not exist"
+    )
 
 
 # --- what our sentences are like -----------------------------------------------------------------------------------
@@ -411,11 +418,11 @@ def _sentences() -> Iterator[tuple[str, str | None]]:
     for wire in EVERY:
         for seed in range(by_circle(50, 400)):
             teller = Teller(seed)
-            yield from ((error.message, error.said) for error in errors_of(wire, [teller.stream()]))
+            yield from ((error.message, error.upstream_message) for error in errors_of(wire, [teller.stream()]))
     for shape in SHAPES:
         for status in (None, 400, 401, 402, 403, 404, 408, 413, 418, 429, 500, 502, 503, 504):
-            info = fault_of_value(shape, status)
-            yield info.message, info.said
+            info = error_from_value(shape, status)
+            yield info.message, info.upstream_message
 
 
 def test_our_sentences_can_be_read_with_theirs() -> None:

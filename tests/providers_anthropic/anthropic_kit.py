@@ -39,39 +39,39 @@ def start(id: str = "msg_1", content: Sequence[dict[str, Any]] = (), **usage: in
     return {"type": "message_start", "message": message}
 
 
-def opened(index: int, type: str, **fields: Any) -> dict[str, Any]:
+def block_start(index: int, type: str, **fields: Any) -> dict[str, Any]:
     return {"type": "content_block_start", "index": index, "content_block": {"type": type, **fields}}
 
 
-def grown(index: int, type: str, **fields: Any) -> dict[str, Any]:
+def block_delta(index: int, type: str, **fields: Any) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": {"type": f"{type}_delta", **fields}}
 
 
-def stopped(index: int) -> dict[str, Any]:
+def block_stop(index: int) -> dict[str, Any]:
     return {"type": "content_block_stop", "index": index}
 
 
 def thinking(index: int, *texts: str, signature: str | None = "sig") -> list[dict[str, Any]]:
     """A whole thinking block, as it streams."""
     return [
-        opened(index, "thinking", thinking="", signature=""),
-        *(grown(index, "thinking", thinking=text) for text in texts),
-        *([grown(index, "signature", signature=signature)] if signature is not None else []),
-        stopped(index),
+        block_start(index, "thinking", thinking="", signature=""),
+        *(block_delta(index, "thinking", thinking=text) for text in texts),
+        *([block_delta(index, "signature", signature=signature)] if signature is not None else []),
+        block_stop(index),
     ]
 
 
 def text(index: int, *texts: str) -> list[dict[str, Any]]:
-    deltas = (grown(index, "text", text=text) for text in texts)
-    return [opened(index, "text", text=""), *deltas, stopped(index)]
+    deltas = (block_delta(index, "text", text=text) for text in texts)
+    return [block_start(index, "text", text=""), *deltas, block_stop(index)]
 
 
 def tool(index: int, id: str, *pieces: str, name: str = "f", type: str = "tool_use") -> list[dict[str, Any]]:
-    deltas = (grown(index, "input_json", partial_json=piece) for piece in pieces)
-    return [opened(index, type, id=id, name=name, input={}), *deltas, stopped(index)]
+    deltas = (block_delta(index, "input_json", partial_json=piece) for piece in pieces)
+    return [block_start(index, type, id=id, name=name, input={}), *deltas, block_stop(index)]
 
 
-def ended(
+def message_end(
     reason: str | None = "end_turn", *, delta: dict[str, Any] | None = None, **usage: Any
 ) -> list[dict[str, Any]]:
     about = {"stop_reason": reason, "stop_sequence": None, **(delta or {})}
@@ -129,7 +129,7 @@ def response_of(data: bytes | Sequence[bytes], row: Profile | str = "anthropic",
     return result.response
 
 
-def said(response: ModelResponse) -> list[tuple[str, Any]]:
+def part_contents(response: ModelResponse) -> list[tuple[str, Any]]:
     """The parts as pairs of a kind and what they say, in order."""
     return [
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))

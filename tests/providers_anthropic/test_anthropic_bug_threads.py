@@ -10,17 +10,17 @@ from pellucid.providers.anthropic import encode
 from pellucid.settings import ModelCall
 from tests.providers_anthropic.anthropic_kit import (
     ROWS,
+    block_delta,
+    block_start,
+    block_stop,
     body,
-    ended,
     folded,
-    grown,
-    opened,
+    message_end,
     origin,
+    part_contents,
     response_of,
-    said,
     sse,
     start,
-    stopped,
     text,
     thinking,
     tool,
@@ -34,7 +34,7 @@ def back(response: ModelResponse, row: str = "anthropic") -> list[dict[str, Any]
 
 
 def test_agno_8794_fragments_were_replayed_in_place_of_blocks() -> None:
-    stream = sse(start(), *thinking(0, "a", "b", "c", signature="sig"), *tool(1, "t", "{}"), *ended("tool_use"))
+    stream = sse(start(), *thinking(0, "a", "b", "c", signature="sig"), *tool(1, "t", "{}"), *message_end("tool_use"))
     assert back(response_of(stream))[0] == {"type": "thinking", "thinking": "abc", "signature": "sig"}
 
 
@@ -45,7 +45,7 @@ def test_hermes_agent_35975_interleaved_blocks_were_regrouped() -> None:
         *tool(1, "t1", "{}"),
         *thinking(2, "b", signature="s2"),
         *tool(3, "t2", "{}"),
-        *ended("tool_use"),
+        *message_end("tool_use"),
     )
     kinds = [(block["type"], block.get("signature")) for block in back(response_of(stream))]
     assert kinds == [("thinking", "s1"), ("tool_use", None), ("thinking", "s2"), ("tool_use", None)]
@@ -64,8 +64,8 @@ def test_litellm_23047_thoughts_between_searches_were_moved_and_doubled() -> Non
 
 
 def test_litellm_38809_thoughts_with_only_a_signature_were_dropped_as_empty() -> None:
-    response = response_of(sse(start(), *thinking(0, signature="sig"), *tool(1, "t", "{}"), *ended("tool_use")))
-    assert said(response)[0] == ("thinking", "")
+    response = response_of(sse(start(), *thinking(0, signature="sig"), *tool(1, "t", "{}"), *message_end("tool_use")))
+    assert part_contents(response)[0] == ("thinking", "")
     assert back(response)[0] == {"type": "thinking", "thinking": "", "signature": "sig"}
 
 
@@ -75,7 +75,11 @@ def test_litellm_31654_a_thought_was_sent_without_its_signature() -> None:
 
 
 def test_pydantic_ai_5532_a_thought_broken_off_was_replayed_with_half_a_signature() -> None:
-    frames = [start(), opened(0, "thinking", thinking="", signature=""), grown(0, "thinking", thinking="why")]
+    frames = [
+        start(),
+        block_start(0, "thinking", thinking="", signature=""),
+        block_delta(0, "thinking", thinking="why"),
+    ]
     response = folded(sse(*frames)).response
     assert response is not None
     call = ModelCall("claude", [response, ModelRequest([UserPromptPart("go on")])])
@@ -85,7 +89,7 @@ def test_pydantic_ai_5532_a_thought_broken_off_was_replayed_with_half_a_signatur
 
 def test_forgecode_2107_the_final_block_was_a_thought() -> None:
     """A call that was cut off does not go back, nor does the thought that led to it."""
-    stream = sse(start(), *thinking(0, "why"), *tool(1, "t", '{"a": '), *ended("max_tokens"))
+    stream = sse(start(), *thinking(0, "why"), *tool(1, "t", '{"a": '), *message_end("max_tokens"))
     call = ModelCall("claude", [response_of(stream), ModelRequest([UserPromptPart("go on")])])
     (message,) = encode(call, ROWS["anthropic"], origin())["messages"]
     assert message["role"] == "user"
@@ -103,26 +107,26 @@ def test_inspect_ai_4979_thoughts_were_replayed_as_text_in_tags() -> None:
 
 
 def test_vercel_ai_two_messages_were_made_one() -> None:
-    stream = sse(start("msg_1"), *text(0, "a")[:2], start("msg_2"), *text(0, "b"), *ended())
+    stream = sse(start("msg_1"), *text(0, "a")[:2], start("msg_2"), *text(0, "b"), *message_end())
     result = folded(stream)
     assert result.error is not None
     assert result.response is not None
-    assert said(result.response) == [("text", "a")]
+    assert part_contents(result.response) == [("text", "a")]
 
 
 def test_cursor_byok_276_a_server_wanted_a_thought_where_there_was_none() -> None:
-    response = response_of(sse(start(), *tool(0, "t", "{}"), *ended("tool_use")), "deepseek-anthropic")
+    response = response_of(sse(start(), *tool(0, "t", "{}"), *message_end("tool_use")), "deepseek-anthropic")
     assert back(response, "deepseek-anthropic")[0] == {"type": "thinking", "thinking": "", "signature": ""}
 
 
 def test_white_space_between_blocks_was_refused() -> None:
-    stream = sse(start(), *thinking(0, "why"), *text(1, "\n\n"), *tool(2, "t", "{}"), *ended("tool_use"))
+    stream = sse(start(), *thinking(0, "why"), *text(1, "\n\n"), *tool(2, "t", "{}"), *message_end("tool_use"))
     assert [block["type"] for block in back(response_of(stream))] == ["thinking", "tool_use"]
 
 
 def test_a_block_that_never_stopped_swallowed_the_next() -> None:
     """A proxy that leaves out `content_block_stop`, and takes the same index again."""
-    stream = sse(start(), *thinking(0, "a")[:-1], *text(0, "so")[:-1], *ended())
-    assert said(response_of(stream)) == [("thinking", "a"), ("text", "so")]
-    other = sse(start(), *thinking(0, "a")[:-1], *text(1, "so")[:-1], stopped(7), *ended())
-    assert said(response_of(other)) == [("thinking", "a"), ("text", "so")]
+    stream = sse(start(), *thinking(0, "a")[:-1], *text(0, "so")[:-1], *message_end())
+    assert part_contents(response_of(stream)) == [("thinking", "a"), ("text", "so")]
+    other = sse(start(), *thinking(0, "a")[:-1], *text(1, "so")[:-1], block_stop(7), *message_end())
+    assert part_contents(response_of(other)) == [("thinking", "a"), ("text", "so")]

@@ -26,20 +26,20 @@ from tests.examples import many
 from tests.providers_anthropic.anthropic_kit import (
     PING,
     ROWS,
+    block_delta,
+    block_start,
+    block_stop,
     body,
     cut,
-    ended,
     events_of,
     folded,
-    grown,
     merged,
-    opened,
+    message_end,
     origin,
+    part_contents,
     response_of,
-    said,
     sse,
     start,
-    stopped,
     text,
     thinking,
     tool,
@@ -50,21 +50,21 @@ from tests.providers_anthropic.anthropic_kit import (
 
 def test_thinking_then_text_live() -> None:
     reader = decoder(ROWS["anthropic"], origin(), "text/event-stream")
-    reader.feed(sse(start(), opened(0, "thinking", thinking="", signature="")))
-    events = reader.feed(sse(grown(0, "thinking", thinking="a")))
+    reader.feed(sse(start(), block_start(0, "thinking", thinking="", signature="")))
+    events = reader.feed(sse(block_delta(0, "thinking", thinking="a")))
     assert any(isinstance(event, PartDeltaEvent) for event in events), "a delta leaves with its read"
 
 
 def test_a_signature_replaces_and_is_never_added_to() -> None:
     stream = sse(
         start(),
-        opened(0, "thinking", thinking="", signature=""),
-        grown(0, "thinking", thinking="why"),
-        grown(0, "signature", signature="one"),
-        grown(0, "signature", signature="two"),
-        stopped(0),
+        block_start(0, "thinking", thinking="", signature=""),
+        block_delta(0, "thinking", thinking="why"),
+        block_delta(0, "signature", signature="one"),
+        block_delta(0, "signature", signature="two"),
+        block_stop(0),
         *text(1, "so"),
-        *ended(),
+        *message_end(),
     )
     assert response_of(stream).parts[0] == ThinkingPart(
         "why", signature="two", provider_name="anthropic", form="summary"
@@ -73,24 +73,26 @@ def test_a_signature_replaces_and_is_never_added_to() -> None:
 
 def test_an_empty_signature_is_none() -> None:
     response = response_of(
-        sse(start(), *thinking(0, "why", signature=""), *text(1, "so"), *ended()), "anthropic-compat"
+        sse(start(), *thinking(0, "why", signature=""), *text(1, "so"), *message_end()), "anthropic-compat"
     )
     assert response.parts[0] == ThinkingPart("why", provider_name="anthropic-compat")
 
 
 def test_a_thought_that_may_not_be_seen_is_still_there() -> None:
-    response = response_of(sse(start(), *thinking(0), *text(1, "so"), *ended()))
+    response = response_of(sse(start(), *thinking(0), *text(1, "so"), *message_end()))
     assert (response.parts[0].content, response.parts[0].signature) == ("", "sig")  # type: ignore[union-attr]
 
 
 def test_an_empty_thought_without_a_signature_is_nothing() -> None:
-    assert said(response_of(sse(start(), *thinking(0, "", signature=None), *text(1, "so"), *ended()))) == [
-        ("text", "so")
-    ]
+    assert part_contents(
+        response_of(sse(start(), *thinking(0, "", signature=None), *text(1, "so"), *message_end()))
+    ) == [("text", "so")]
 
 
 def test_a_redacted_thought() -> None:
-    stream = sse(start(), opened(0, "redacted_thinking", data="blob"), stopped(0), *text(1, "so"), *ended())
+    stream = sse(
+        start(), block_start(0, "redacted_thinking", data="blob"), block_stop(0), *text(1, "so"), *message_end()
+    )
     expected = ThinkingPart("", id="redacted_thinking", signature="blob", provider_name="anthropic", form="redacted")
     assert response_of(stream).parts[0] == expected
     assert (
@@ -102,15 +104,15 @@ def test_a_redacted_thought() -> None:
 def test_a_block_may_begin_with_text() -> None:
     stream = sse(
         start(),
-        opened(0, "thinking", thinking="a", signature="early"),
-        grown(0, "thinking", thinking="b"),
-        stopped(0),
-        opened(1, "text", text="c"),
-        grown(1, "text", text="d"),
-        stopped(1),
-        *ended(),
+        block_start(0, "thinking", thinking="a", signature="early"),
+        block_delta(0, "thinking", thinking="b"),
+        block_stop(0),
+        block_start(1, "text", text="c"),
+        block_delta(1, "text", text="d"),
+        block_stop(1),
+        *message_end(),
     )
-    assert said(response_of(stream)) == [("thinking", "ab"), ("text", "cd")]
+    assert part_contents(response_of(stream)) == [("thinking", "ab"), ("text", "cd")]
 
 
 def test_interleaved_thinking_keeps_its_place() -> None:
@@ -120,10 +122,10 @@ def test_interleaved_thinking_keeps_its_place() -> None:
         *tool(1, "t1", '{"a":', "1}"),
         *thinking(2, "second", signature="s2"),
         *tool(3, "t2"),
-        *ended("tool_use"),
+        *message_end("tool_use"),
     )
     response = response_of(stream)
-    assert said(response) == [
+    assert part_contents(response) == [
         ("thinking", "first"), ("tool-call", '{"a":1}'), ("thinking", "second"), ("tool-call", "{}"),
     ]  # fmt: skip
     assert [part.signature for part in response.parts] == ["s1", None, "s2", None]  # type: ignore[union-attr]
@@ -133,27 +135,27 @@ def test_interleaved_thinking_keeps_its_place() -> None:
 def test_blocks_that_a_server_interleaves_come_out_whole_and_in_order() -> None:
     stream = sse(
         start(),
-        opened(0, "thinking", thinking="", signature=""),
-        grown(0, "thinking", thinking="a"),
-        opened(1, "tool_use", id="t1", name="f", input={}),
-        grown(1, "input_json", partial_json='{"x":'),
-        opened(2, "server_tool_use", id="s1", name="web_search", input={}),
-        grown(0, "thinking", thinking="b"),
-        grown(2, "input_json", partial_json='{"query":"q"}'),
-        grown(1, "input_json", partial_json="1}"),
-        stopped(2),
-        stopped(0),
-        stopped(1),
+        block_start(0, "thinking", thinking="", signature=""),
+        block_delta(0, "thinking", thinking="a"),
+        block_start(1, "tool_use", id="t1", name="f", input={}),
+        block_delta(1, "input_json", partial_json='{"x":'),
+        block_start(2, "server_tool_use", id="s1", name="web_search", input={}),
+        block_delta(0, "thinking", thinking="b"),
+        block_delta(2, "input_json", partial_json='{"query":"q"}'),
+        block_delta(1, "input_json", partial_json="1}"),
+        block_stop(2),
+        block_stop(0),
+        block_stop(1),
         *text(3, "so"),
-        *ended(),
+        *message_end(),
     )
-    assert said(response_of(stream)) == [
+    assert part_contents(response_of(stream)) == [
         ("thinking", "ab"), ("tool-call", '{"x":1}'), ("builtin-tool-call", '{"query":"q"}'), ("text", "so"),
     ]  # fmt: skip
 
 
 def test_pings_and_unknown_events_are_nothing() -> None:
-    plain = [start(), *thinking(0, "a", "b"), *text(1, "so"), *ended()]
+    plain = [start(), *thinking(0, "a", "b"), *text(1, "so"), *message_end()]
     noisy = [": comment", PING, *[frame for one in plain for frame in (one, PING, {"type": "news", "index": 0})][:-2]]
     assert merged(events_of(sse(*noisy))) == merged(events_of(sse(*plain)))
 
@@ -161,20 +163,26 @@ def test_pings_and_unknown_events_are_nothing() -> None:
 def test_the_event_name_stands_in_for_a_missing_type() -> None:
     stream = b"".join(
         b"event: %b\ndata: %b\n\n" % (frame["type"].encode(), json.dumps({**frame, "type": None}).encode())
-        for frame in [start(), *thinking(0, "a"), *text(1, "so"), *ended()]
+        for frame in [start(), *thinking(0, "a"), *text(1, "so"), *message_end()]
     )
-    assert said(response_of(stream)) == [("thinking", "a"), ("text", "so")]
+    assert part_contents(response_of(stream)) == [("thinking", "a"), ("text", "so")]
 
 
 def test_deltas_without_their_block_are_kept() -> None:
-    stream = sse(start(), grown(0, "thinking", thinking="a"), stopped(0), grown(1, "text", text="so"), *ended())
-    assert said(response_of(stream)) == [("thinking", "a"), ("text", "so")]
+    stream = sse(
+        start(),
+        block_delta(0, "thinking", thinking="a"),
+        block_stop(0),
+        block_delta(1, "text", text="so"),
+        *message_end(),
+    )
+    assert part_contents(response_of(stream)) == [("thinking", "a"), ("text", "so")]
 
 
 @pytest.mark.parametrize(("model", "form"), [("claude-3-7-sonnet-latest", "raw"), ("claude-sonnet-4-5", "summary")])
 def test_what_readable_thought_is(model: str, form: str) -> None:
     row = ROWS["anthropic"].for_model(model)
-    assert response_of(sse(start(), *thinking(0, "a"), *text(1, "so"), *ended()), row).parts[0].form == form  # type: ignore[union-attr]
+    assert response_of(sse(start(), *thinking(0, "a"), *text(1, "so"), *message_end()), row).parts[0].form == form  # type: ignore[union-attr]
 
 
 # --- where it is cut off -----------------------------------------------------------------------------------------
@@ -183,18 +191,18 @@ def test_what_readable_thought_is(model: str, form: str) -> None:
 def test_the_limit_inside_a_thought() -> None:
     """The wire closes the block, and says only then that it was cut off."""
     for frames in (thinking(0, "a thou", signature=None), thinking(0, "a thou", signature=None)[:-1]):
-        response = response_of(sse(start(), *frames, *ended("max_tokens")))
+        response = response_of(sse(start(), *frames, *message_end("max_tokens")))
         assert response.parts == [ThinkingPart("a thou", provider_name="anthropic", form="summary", complete=False)]
         assert response.finish_reason == "length"
 
 
 def test_the_limit_inside_a_call() -> None:
-    response = response_of(sse(start(), *tool(0, "t", '{"a": '), *ended("max_tokens")))
+    response = response_of(sse(start(), *tool(0, "t", '{"a": '), *message_end("max_tokens")))
     assert response.parts == [ToolCallPart("f", '{"a": ', "t", complete=False)]
 
 
 def test_the_limit_of_the_context() -> None:
-    response = response_of(sse(start(), *text(0, "a"), *ended("model_context_window_exceeded")))
+    response = response_of(sse(start(), *text(0, "a"), *message_end("model_context_window_exceeded")))
     assert (response.finish_reason, response.native_finish_reason) == ("length", "model_context_window_exceeded")
     assert response.parts == [TextPart("a", complete=False)]
 
@@ -219,7 +227,7 @@ def test_a_cancelled_answer_is_closed() -> None:
 
 
 def test_a_message_without_its_stop_is_whole_if_it_said_why_it_ended() -> None:
-    assert response_of(sse(start(), *text(0, "so"), *ended()[:1])).finish_reason == "stop"
+    assert response_of(sse(start(), *text(0, "so"), *message_end()[:1])).finish_reason == "stop"
 
 
 def test_a_message_that_stops_without_a_reason() -> None:
@@ -229,9 +237,9 @@ def test_a_message_that_stops_without_a_reason() -> None:
 
 def test_what_comes_after_the_stop_is_nothing() -> None:
     reader = decoder(ROWS["anthropic"], origin(), "")
-    reader.feed(sse(start(), *text(0, "so"), *ended()))
+    reader.feed(sse(start(), *text(0, "so"), *message_end()))
     assert reader.done
-    assert reader.feed(sse(start("msg_2"), *text(0, "more"), *ended())) == []
+    assert reader.feed(sse(start("msg_2"), *text(0, "more"), *message_end())) == []
 
 
 # --- errors ------------------------------------------------------------------------------------------------------
@@ -246,10 +254,12 @@ OVERLOADED = {
 def test_an_error_in_the_stream() -> None:
     result = folded(sse(start(), *thinking(0, "why")[:2], OVERLOADED))
     message = "the upstream is not available for now"
-    said_so = ErrorInfo("unavailable", message, code="overloaded_error", native=OVERLOADED, said="Overloaded")
+    said_so = ErrorInfo(
+        "unavailable", message, code="overloaded_error", native=OVERLOADED, upstream_message="Overloaded"
+    )
     assert result.error == said_so
     assert result.response is not None
-    assert said(result.response) == [("thinking", "why")]
+    assert part_contents(result.response) == [("thinking", "why")]
     assert not result.response.parts[0].complete  # type: ignore[union-attr]
 
 
@@ -275,7 +285,7 @@ def test_kinds_of_errors(kind: str, type: str, stream: bool) -> None:
     error = {"type": "error", "error": {"type": type, "message": "no"}}
     result = folded(sse(error) if stream else json.dumps(error).encode())
     assert result.error is not None
-    assert (result.error.kind, result.error.said) == (kind, "no")
+    assert (result.error.kind, result.error.upstream_message) == (kind, "no")
 
 
 @pytest.mark.parametrize("data", [b"<html><h1>Bad gateway</h1>", b'{"id": "x", "choices": []}', b"data: nonsense\n\n"])
@@ -288,7 +298,7 @@ def test_what_is_not_this_wire(data: bytes) -> None:
 def test_another_message_spliced_in() -> None:
     """Two messages must never become one."""
     stream = sse(
-        start("msg_1"), *tool(0, "t", '{"a": ')[:2], start("msg_2"), *text(0, "the other"), *ended()
+        start("msg_1"), *tool(0, "t", '{"a": ')[:2], start("msg_2"), *text(0, "the other"), *message_end()
     )  # fmt: skip
     result = folded(stream)
     assert result.error is not None
@@ -299,7 +309,7 @@ def test_another_message_spliced_in() -> None:
 
 
 def test_the_same_message_beginning_again_is_nothing() -> None:
-    assert said(response_of(sse(start(), *text(0, "a"), start(), *text(1, "b"), *ended()))) == [
+    assert part_contents(response_of(sse(start(), *text(0, "a"), start(), *text(1, "b"), *message_end()))) == [
         ("text", "a"),
         ("text", "b"),
     ]
@@ -319,13 +329,13 @@ def test_the_same_message_beginning_again_is_nothing() -> None:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_refusal_is_told_in_words(details: dict[str, Any] | None, words: str, stream: bool) -> None:
     data = (
-        sse(start(), *text(0, "I"), *ended("refusal", delta={"stop_details": details}))
+        sse(start(), *text(0, "I"), *message_end("refusal", delta={"stop_details": details}))
         if stream
         else body({"type": "text", "text": "I"}, reason="refusal", stop_details=details)
     )
     response = response_of(data)
     assert [part.content for part in response.parts if isinstance(part, RefusalPart)] == [words]
-    assert said(response)[0] == ("text", "I")
+    assert part_contents(response)[0] == ("text", "I")
     assert (response.finish_reason, response.native_finish_reason) == ("content_filter", "refusal")
     assert (response.provider_details or {}).get("stop_details") == details
 
@@ -338,7 +348,7 @@ def test_a_refusal_is_told_in_words(details: dict[str, Any] | None, words: str, 
     ],
 )  # fmt: skip
 def test_stop_reasons(native: str, reason: str | None) -> None:
-    response = response_of(sse(start(), *text(0, "a"), *ended(native)))
+    response = response_of(sse(start(), *text(0, "a"), *message_end(native)))
     assert (response.finish_reason, response.native_finish_reason) == (reason, native)
 
 
@@ -347,7 +357,7 @@ def test_what_stands_beside_the_answer_is_kept() -> None:
     dropped = [{"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "model_binding_mismatch"}]
     first = start()
     first["message"] |= {"input_transformations": dropped, "container": {"id": "c1"}}
-    last, stop = ended("stop_sequence", delta={"stop_sequence": "END"})
+    last, stop = message_end("stop_sequence", delta={"stop_sequence": "END"})
     last["context_management"] = edits
     assert response_of(sse(first, *text(0, "a"), last, stop)).provider_details == {
         "input_transformations": dropped, "container_id": "c1", "stop_sequence": "END", "context_management": edits,
@@ -358,14 +368,16 @@ def test_what_stands_beside_the_answer_is_kept() -> None:
 
 
 def test_a_call_whose_input_is_whole_from_the_start() -> None:
-    stream = sse(start(), opened(0, "tool_use", id="t", name="f", input={"a": 1}), stopped(0), *ended("tool_use"))
+    stream = sse(
+        start(), block_start(0, "tool_use", id="t", name="f", input={"a": 1}), block_stop(0), *message_end("tool_use")
+    )
     assert response_of(stream).parts == [ToolCallPart("f", {"a": 1}, "t")]
     streamed = sse(
         start(),
-        opened(0, "tool_use", id="t", name="f", input={"a": 1}),
-        grown(0, "input_json", partial_json='{"b":2}'),
-        stopped(0),
-        *ended("tool_use"),
+        block_start(0, "tool_use", id="t", name="f", input={"a": 1}),
+        block_delta(0, "input_json", partial_json='{"b":2}'),
+        block_stop(0),
+        *message_end("tool_use"),
     )
     assert response_of(streamed).parts == [ToolCallPart("f", '{"b":2}', "t")]
 
@@ -390,7 +402,7 @@ def test_blocks_that_the_message_begins_with() -> None:
         {"type": "tool_use", "id": "t", "name": "f", "input": {"a": 1}},
         {"type": "text", "text": "and"},
     ]
-    assert said(response_of(sse(start(content=held), *text(0, "so"), *ended("tool_use")))) == [
+    assert part_contents(response_of(sse(start(content=held), *text(0, "so"), *message_end("tool_use")))) == [
         ("tool-call", {"a": 1}), ("text", "and"), ("text", "so"),
     ]  # fmt: skip
 
@@ -412,10 +424,10 @@ def test_the_providers_own_tools(native: str) -> None:
     stream = sse(
         start(),
         *tool(0, "srv_1", '{"q"', ":1}", name=native, type="server_tool_use"),
-        opened(1, f"{native}_tool_result", tool_use_id="srv_1", content=result),
-        stopped(1),
+        block_start(1, f"{native}_tool_result", tool_use_id="srv_1", content=result),
+        block_stop(1),
         *text(2, "so"),
-        *ended(),
+        *message_end(),
     )
     assert response_of(stream).parts[:2] == [
         BuiltinToolCallPart(name, '{"q":1}', "srv_1", provider_name="anthropic", provider_details=details),
@@ -428,12 +440,12 @@ def test_the_providers_own_tools(native: str) -> None:
 def test_a_remote_servers_tool() -> None:
     stream = sse(
         start(),
-        opened(0, "mcp_tool_use", id="m1", name="ask", server_name="wiki", input={}),
-        grown(0, "input_json", partial_json='{"q":1}'),
-        stopped(0),
-        opened(1, "mcp_tool_result", tool_use_id="m1", is_error=False, content=[{"type": "text", "text": "x"}]),
-        stopped(1),
-        *ended(),
+        block_start(0, "mcp_tool_use", id="m1", name="ask", server_name="wiki", input={}),
+        block_delta(0, "input_json", partial_json='{"q":1}'),
+        block_stop(0),
+        block_start(1, "mcp_tool_result", tool_use_id="m1", is_error=False, content=[{"type": "text", "text": "x"}]),
+        block_stop(1),
+        *message_end(),
     )
     call, result = response_of(stream).parts
     assert isinstance(call, BuiltinToolCallPart)
@@ -457,20 +469,22 @@ def test_a_server_tool_that_is_cut_off() -> None:
 def test_unknown_blocks_ride_through() -> None:
     block = {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}, "trigger": {"type": "refusal"}}
     fields = {name: value for name, value in block.items() if name != "type"}
-    stream = sse(start(), *text(0, "a"), opened(1, "fallback", **fields), stopped(1), *text(2, "b"), *ended())
+    stream = sse(
+        start(), *text(0, "a"), block_start(1, "fallback", **fields), block_stop(1), *text(2, "b"), *message_end()
+    )
     response = response_of(stream)
     assert response.parts[1] == OpaquePart("fallback", block, provider_name="anthropic")
-    assert said(response)[2] == ("text", "b")
+    assert part_contents(response)[2] == ("text", "b")
 
 
 def test_unknown_blocks_may_grow() -> None:
     stream = sse(
         start(),
-        opened(0, "poem", verse="a", signature=""),
+        block_start(0, "poem", verse="a", signature=""),
         {"type": "content_block_delta", "index": 0, "delta": {"type": "verse_delta", "verse": "b"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "s"}},
-        stopped(0),
-        *ended(),
+        block_stop(0),
+        *message_end(),
     )
     native = {"type": "poem", "verse": "ab", "signature": "s"}
     assert response_of(stream).parts == [OpaquePart("poem", native, provider_name="anthropic")]
@@ -480,10 +494,10 @@ def test_a_compaction() -> None:
     delta = {"type": "compaction_delta", "content": "So far.", "encrypted_content": "enc"}
     stream = sse(
         start(),
-        opened(0, "compaction", content=None),
+        block_start(0, "compaction", content=None),
         {"type": "content_block_delta", "index": 0, "delta": delta},
-        stopped(0),
-        *ended("compaction"),
+        block_stop(0),
+        *message_end("compaction"),
     )
     assert response_of(stream).parts == [
         CompactionPart(
@@ -499,12 +513,12 @@ def test_citations() -> None:
             "start_page_number": 1}  # fmt: skip
     stream = sse(
         start(),
-        opened(0, "text", text="", citations=[]),
-        grown(0, "citations", citation=web),
-        grown(0, "text", text="so"),
-        grown(0, "citations", citation=page),
-        stopped(0),
-        *ended(),
+        block_start(0, "text", text="", citations=[]),
+        block_delta(0, "citations", citation=web),
+        block_delta(0, "text", text="so"),
+        block_delta(0, "citations", citation=page),
+        block_stop(0),
+        *message_end(),
     )
     (part,) = response_of(stream).parts
     assert isinstance(part, TextPart)
@@ -523,7 +537,7 @@ def test_counts_are_cumulative_and_input_includes_the_cache() -> None:
     stream = sse(
         start(cache_creation_input_tokens=5, cache_read_input_tokens=7),
         *text(0, "a"),
-        *ended(
+        *message_end(
             output_tokens=30, output_tokens_details={"thinking_tokens": 12}, server_tool_use={"web_search_requests": 2}
         ),
     )
@@ -549,16 +563,16 @@ def test_fields_of_the_wrong_type_lose_only_themselves() -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": ["s"]}},
         {"type": "content_block_stop", "index": 0},
         *text(1, "so"),
-        *ended(output_tokens="many"),
+        *message_end(output_tokens="many"),
     )
     response = response_of(stream)
-    assert said(response) == [("thinking", "a"), ("text", "so")]
+    assert part_contents(response) == [("thinking", "a"), ("text", "so")]
     assert response.usage.output_tokens is None
 
 
 def test_half_a_character_is_shown_as_unknown() -> None:
-    data = sse(start(), *text(0, "X"), *ended()).replace(b'"X"', b'"\\ud83d"')
-    assert said(response_of(data)) == [("text", "\ufffd")]
+    data = sse(start(), *text(0, "X"), *message_end()).replace(b'"X"', b'"\\ud83d"')
+    assert part_contents(response_of(data)) == [("text", "\ufffd")]
 
 
 # --- whatever comes ----------------------------------------------------------------------------------------------
@@ -566,12 +580,12 @@ def test_half_a_character_is_shown_as_unknown() -> None:
 FRAMES = [
     PING, start(), start("msg_2"), OVERLOADED, *thinking(0, "a"), *thinking(1, "b"), *text(0, "c"), *text(2, "d"),
     *tool(1, "t", '{"a":', "1}"), *tool(2, "u", "{]"), *tool(0, "s", "{}", name="web_search", type="server_tool_use"),
-    opened(1, "web_search_tool_result", tool_use_id="s", content=[]), opened(2, "redacted_thinking", data="x"),
-    opened(0, "compaction", content=None), opened(3, "mystery", a="b"), opened(3, "tool_use"),
-    grown(3, "mystery", a="c"), grown(0, "citations", citation={"type": "x", "url": "u"}),
+    block_start(1, "web_search_tool_result", tool_use_id="s", content=[]), block_start(2, "redacted_thinking", data="x"),
+    block_start(0, "compaction", content=None), block_start(3, "mystery", a="b"), block_start(3, "tool_use"),
+    block_delta(3, "mystery", a="c"), block_delta(0, "citations", citation={"type": "x", "url": "u"}),
     {"type": "content_block_start"}, {"type": "content_block_delta"}, {"type": "content_block_stop"},
     {"type": "message_start"}, {"type": "message_delta"}, {"index": 0}, {"type": "message", "content": "hi"},
-    *ended(), *ended("refusal"), *ended("max_tokens"), *ended("tool_use"),
+    *message_end(), *message_end("refusal"), *message_end("max_tokens"), *message_end("tool_use"),
 ]  # fmt: skip
 
 

@@ -51,7 +51,9 @@ def request(
     return body
 
 
-def asked(model: str = "claude-opus-4-8", settings: dict[str, Any] | None = None, **call: Any) -> dict[str, Any]:
+def request_fields(
+    model: str = "claude-opus-4-8", settings: dict[str, Any] | None = None, **call: Any
+) -> dict[str, Any]:
     """What is asked beside the messages."""
     plain = ("model", "messages", "stream", "max_tokens")
     return {name: value for name, value in request(model, settings, **call).items() if name not in plain}
@@ -191,9 +193,9 @@ THOUGHT: dict[str, tuple[dict[str, Any], ...]] = {
 def test_levels(model: str) -> None:
     levels = (True, False, "minimal", "xhigh", "max")
     for level, expected in zip(levels, THOUGHT[model], strict=True):
-        assert asked(model, {"thinking": level}) == expected, level
-    assert asked(model, {"thinking": "none"}) == THOUGHT[model][1]
-    assert asked(model) == {}, "unasked, it does as it does"
+        assert request_fields(model, {"thinking": level}) == expected, level
+    assert request_fields(model, {"thinking": "none"}) == THOUGHT[model][1]
+    assert request_fields(model) == {}, "unasked, it does as it does"
 
 
 def test_a_budget_lies_inside_the_limit() -> None:
@@ -213,21 +215,21 @@ def test_the_providers_own_setting_wins() -> None:
     body = request("claude-sonnet-4-0", {"anthropic_thinking": own, "thinking": False})
     assert body["thinking"] == own
     assert body["max_tokens"] > 1024
-    both = asked(settings={"thinking": "low", "anthropic_effort": "max"})
+    both = request_fields(settings={"thinking": "low", "anthropic_effort": "max"})
     assert both == {"thinking": SHOWN, "output_config": {"effort": "max"}}
 
 
 def test_what_cannot_be_said_while_it_thinks_is_not_said() -> None:
     chosen = {"temperature": 0.5, "top_p": 0.9, "top_k": 3}
-    assert asked("claude-sonnet-4-5", chosen) == chosen
-    assert set(asked("claude-sonnet-4-5", {**chosen, "thinking": True})) == {"thinking"}
-    assert asked("claude-opus-5", chosen) == {}
+    assert request_fields("claude-sonnet-4-5", chosen) == chosen
+    assert set(request_fields("claude-sonnet-4-5", {**chosen, "thinking": True})) == {"thinking"}
+    assert request_fields("claude-opus-5", chosen) == {}
 
 
 def test_settings_have_their_places() -> None:
     given = {"stop_sequences": ["x"], "user": "u", "service_tier": "default", "anthropic_task_budget": {"total": 9},
              "seed": 1, "logprobs": True, "timeout": 3.0}  # fmt: skip
-    assert asked(settings=given) == {
+    assert request_fields(settings=given) == {
         "stop_sequences": ["x"],
         "metadata": {"user_id": "u"},
         "service_tier": "standard_only",
@@ -235,7 +237,7 @@ def test_settings_have_their_places() -> None:
     }
     own = {"anthropic_metadata": {"user_id": "v"}, "anthropic_service_tier": "auto", "anthropic_speed": "fast",
            "anthropic_context_management": {"edits": []}, "anthropic_mcp_servers": [{"type": "url"}]}  # fmt: skip
-    assert asked(settings={**own, "user": "u", "extra_body": {"x": 1}}) == {
+    assert request_fields(settings={**own, "user": "u", "extra_body": {"x": 1}}) == {
         "metadata": {"user_id": "v"}, "service_tier": "auto", "speed": "fast", "context_management": {"edits": []},
         "mcp_servers": [{"type": "url"}], "x": 1,
     }  # fmt: skip
@@ -244,8 +246,8 @@ def test_settings_have_their_places() -> None:
 def test_a_schema_for_the_answer() -> None:
     output = OutputFormat("json_schema", "n", {"type": "object"})
     expected = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
-    assert asked(output=output) == {"output_config": expected}
-    assert asked(settings={"thinking": "low"}, output=output)["output_config"] == {"effort": "low", **expected}
+    assert request_fields(output=output) == {"output_config": expected}
+    assert request_fields(settings={"thinking": "low"}, output=output)["output_config"] == {"effort": "low", **expected}
     with pytest.raises(RequestError, match="schema"):
         request(output=OutputFormat("json_object"))
 
@@ -271,14 +273,14 @@ G = {"name": "g", "input_schema": {"type": "object"}, "strict": True}
     ],
 )
 def test_tools(choice: ToolChoice, settings: Any, tools: list[Any], sent: Any) -> None:
-    body = asked(settings=settings, tools=TOOLS, tool_choice=choice)
+    body = request_fields(settings=settings, tools=TOOLS, tool_choice=choice)
     assert body["tools"] == tools
     assert body.get("tool_choice") == sent
 
 
 def test_the_providers_own_tools_stand_beside_functions() -> None:
     search = {"type": "web_search_20260209", "name": "web_search"}
-    assert asked(settings={"anthropic_tools": [search]}, tools=TOOLS[:1])["tools"] == [F, search]
+    assert request_fields(settings={"anthropic_tools": [search]}, tools=TOOLS[:1])["tools"] == [F, search]
 
 
 def test_a_call_can_be_forced_only_where_the_model_lets_itself_be_forced() -> None:

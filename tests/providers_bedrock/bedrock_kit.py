@@ -54,10 +54,10 @@ def text(index: int, *pieces: str) -> list[Message]:
 
 def thought(index: int, *pieces: str, signature: str | None = None) -> list[Message]:
     """Reasoning as Claude's comes: text, an empty one, the signature."""
-    told = [delta(index, reasoningContent={"text": piece}) for piece in pieces]
+    deltas = [delta(index, reasoningContent={"text": piece}) for piece in pieces]
     if signature is not None:
-        told += [delta(index, reasoningContent={"text": ""}), delta(index, reasoningContent={"signature": signature})]
-    return [*told, stop(index)]
+        deltas += [delta(index, reasoningContent={"text": ""}), delta(index, reasoningContent={"signature": signature})]
+    return [*deltas, stop(index)]
 
 
 def redacted(index: int, *blobs: bytes) -> list[Message]:
@@ -73,7 +73,7 @@ def stop(index: int) -> Message:
     return "contentBlockStop", {"contentBlockIndex": index}
 
 
-def over(reason: str = "end_turn", usage: dict[str, Any] | None = None, **more: Any) -> list[Message]:
+def message_end(reason: str = "end_turn", usage: dict[str, Any] | None = None, **more: Any) -> list[Message]:
     """The last words: why it stopped, then what it cost."""
     counts = {"inputTokens": 10, "outputTokens": 20, "totalTokens": 30} if usage is None else usage
     return [("messageStop", {"stopReason": reason, **more}), ("metadata", {"usage": counts, "metrics": {}})]
@@ -156,7 +156,7 @@ def failed(data: bytes | Sequence[bytes], model: str = CLAUDE, **ending: Any) ->
     return result.error, result.response
 
 
-def said(response: ModelResponse) -> list[tuple[str, Any]]:
+def part_contents(response: ModelResponse) -> list[tuple[str, Any]]:
     """The parts as pairs of a kind and what they say, in order."""
     return [
         (part.part_kind, getattr(part, "args", None) if hasattr(part, "args") else getattr(part, "content", None))

@@ -24,12 +24,12 @@ from tests.providers_bedrock.bedrock_kit import (
     delta,
     exception,
     failed,
+    message_end,
     origin,
-    over,
+    part_contents,
     redacted,
     response_of,
     row_of,
-    said,
     stop,
     stream,
     text,
@@ -53,7 +53,9 @@ def replayed(data: bytes, model: str = CLAUDE, **settings: Any) -> list[dict[str
 
 def test_reasoning_was_dropped_in_a_tool_loop_and_every_second_turn_refused() -> None:
     """spring-projects/spring-ai#6413, RooCodeInc/Roo-Code#11238."""
-    content = replayed(stream(thought(0, "why", signature="s"), tool(1, "f", "{}"), over("tool_use")), thinking=True)
+    content = replayed(
+        stream(thought(0, "why", signature="s"), tool(1, "f", "{}"), message_end("tool_use")), thinking=True
+    )
     assert content[0] == {"reasoningContent": {"reasoningText": {"text": "why", "signature": "s"}}}
 
 
@@ -61,7 +63,7 @@ def test_interleaved_thoughts_were_regrouped_before_the_calls() -> None:
     """NousResearch/hermes-agent#35975, #36260; BerriAI/litellm#23047."""
     data = stream(
         thought(0, "a", signature="s0"), tool(1, "f", "{}", id="t1"),
-        thought(2, "b", signature="s2"), tool(3, "f", "{}", id="t2"), over("tool_use"),
+        thought(2, "b", signature="s2"), tool(3, "f", "{}", id="t2"), message_end("tool_use"),
     )  # fmt: skip
     assert [next(iter(block)) for block in replayed(data)] == ["reasoningContent", "toolUse"] * 2
 
@@ -77,13 +79,13 @@ def test_the_shape_of_a_piece_was_read_from_a_block_and_all_was_lost() -> None:
 
 def test_a_thought_of_nothing_but_a_signature_was_dropped_as_empty() -> None:
     """BerriAI/litellm#38809."""
-    data = stream(thought(0, signature="s"), tool(1, "f", "{}"), over("tool_use"))
+    data = stream(thought(0, signature="s"), tool(1, "f", "{}"), message_end("tool_use"))
     assert replayed(data)[0] == {"reasoningContent": {"reasoningText": {"text": "", "signature": "s"}}}
 
 
 def test_pieces_of_a_thought_were_sent_back_as_blocks() -> None:
     """agno-agi/agno#8794."""
-    data = stream(thought(0, *"fragments", signature="s"), redacted(1, *(bytes((b,)) for b in b"blob")), over())
+    data = stream(thought(0, *"fragments", signature="s"), redacted(1, *(bytes((b,)) for b in b"blob")), message_end())
     assert replayed(data) == [
         {"reasoningContent": {"reasoningText": {"text": "fragments", "signature": "s"}}},
         {"reasoningContent": {"redactedContent": b64(b"blob")}},
@@ -92,31 +94,31 @@ def test_pieces_of_a_thought_were_sent_back_as_blocks() -> None:
 
 def test_an_empty_signature_was_sent_to_a_model_that_has_none() -> None:
     """strands-agents/harness-sdk#682, maximhq/bifrost#6942: gpt-oss, Nova and MiniMax refuse the field."""
-    data = stream(delta(0, reasoningContent={"text": "why"}), stop(0), tool(1, "f", "{}"), over("tool_use"))
+    data = stream(delta(0, reasoningContent={"text": "why"}), stop(0), tool(1, "f", "{}"), message_end("tool_use"))
     for model in ("openai.gpt-oss-120b-1:0", "minimax.minimax-m2", "global.amazon.nova-2-lite-v1:0"):
         assert replayed(data, model)[0] == {"reasoningContent": {"reasoningText": {"text": "why"}}}
     empty = stream(
-        delta(0, reasoningContent={"text": "why"}), delta(0, reasoningContent={"signature": ""}), stop(0), over()
+        delta(0, reasoningContent={"text": "why"}), delta(0, reasoningContent={"signature": ""}), stop(0), message_end()
     )
     assert replayed(empty, "openai.gpt-oss-120b-1:0") == [{"reasoningContent": {"reasoningText": {"text": "why"}}}]
 
 
 def test_an_unsigned_thought_was_sent_to_claude() -> None:
     """BerriAI/litellm#31654, maximhq/bifrost#6942, vercel/ai#17602."""
-    data = stream(delta(0, reasoningContent={"text": "why"}), stop(0), text(1, "a"), over())
+    data = stream(delta(0, reasoningContent={"text": "why"}), stop(0), text(1, "a"), message_end())
     assert replayed(data) == [{"text": "a"}]
 
 
 def test_deepseek_was_shown_its_own_thought() -> None:
     """langchain-ai/langchain-aws#401: "User messages cannot contain reasoning content"."""
-    data = stream(delta(0, reasoningContent={"text": "why"}), stop(0), text(1, "a"), over())
+    data = stream(delta(0, reasoningContent={"text": "why"}), stop(0), text(1, "a"), message_end())
     assert replayed(data, "us.deepseek.r1-v1:0") == [{"text": "a"}]
 
 
 def test_thinking_aloud_was_shown_as_the_answer() -> None:
     """onyx-dot-app/onyx#10090, langchain-ai/langchain-aws#783: Nova's `<thinking>`."""
-    data = stream(text(0, "<think", "ing> How? </thinking>\n"), tool(1, "f", "{}"), over("tool_use"))
-    assert said(response_of(data, NOVA)) == [("thinking", "How?"), ("tool-call", "{}")]
+    data = stream(text(0, "<think", "ing> How? </thinking>\n"), tool(1, "f", "{}"), message_end("tool_use"))
+    assert part_contents(response_of(data, NOVA)) == [("thinking", "How?"), ("tool-call", "{}")]
 
 
 def test_reasoning_of_another_model_was_replayed_as_think_text() -> None:
@@ -147,7 +149,9 @@ def test_a_history_of_calls_without_tools_was_refused() -> None:
 
 def test_a_blank_text_beside_a_call_was_refused() -> None:
     """run-llama/llama_index#18449."""
-    assert [next(iter(b)) for b in replayed(stream(text(0, "\n"), tool(1, "f", "{}"), over("tool_use")))] == ["toolUse"]
+    assert [next(iter(b)) for b in replayed(stream(text(0, "\n"), tool(1, "f", "{}"), message_end("tool_use")))] == [
+        "toolUse"
+    ]
 
 
 def test_a_failed_tool_without_output_was_refused_for_ever() -> None:
@@ -189,5 +193,5 @@ def test_the_effort_of_closed_gpts_was_said_as_the_open_ones_take_it() -> None:
 
 def test_an_exception_frame_was_taken_for_the_end() -> None:
     error, response = failed(stream(thought(0, "a"), exception("throttlingException", {"message": "Too many tokens"})))
-    assert (error.kind, error.said) == ("too_many_requests", "Too many tokens")
-    assert said(response) == [("thinking", "a")]
+    assert (error.kind, error.upstream_message) == ("too_many_requests", "Too many tokens")
+    assert part_contents(response) == [("thinking", "a")]

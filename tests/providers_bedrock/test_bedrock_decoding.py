@@ -44,12 +44,12 @@ from tests.providers_bedrock.bedrock_kit import (
     folded,
     frame,
     merged,
+    message_end,
     origin,
-    over,
+    part_contents,
     redacted,
     response_of,
     row_of,
-    said,
     stop,
     stream,
     text,
@@ -68,10 +68,14 @@ def test_reasoning_text_and_call_in_order() -> None:
         thought(0, "Let me ", "see.", signature="EvYB"),
         text(1, "One ", "moment."),
         tool(2, "look", '{"at":', '"it"}'),
-        over("tool_use"),
+        message_end("tool_use"),
     )
     response = response_of(data)
-    assert said(response) == [("thinking", "Let me see."), ("text", "One moment."), ("tool-call", '{"at":"it"}')]
+    assert part_contents(response) == [
+        ("thinking", "Let me see."),
+        ("text", "One moment."),
+        ("tool-call", '{"at":"it"}'),
+    ]
     first, _, call = response.parts
     assert isinstance(first, ThinkingPart)
     assert (first.signature, first.provider_name, first.complete) == ("EvYB", "bedrock", True)
@@ -92,7 +96,7 @@ def test_text_and_reasoning_are_told_as_they_come() -> None:
 
 
 def test_a_signature_without_a_word_is_a_thought() -> None:
-    response = response_of(stream(thought(0, signature="EvYB"), text(1, "Hi."), over()))
+    response = response_of(stream(thought(0, signature="EvYB"), text(1, "Hi."), message_end()))
     assert response.parts[0] == ThinkingPart(
         "", signature="EvYB", provider_name="bedrock", form="summary", item_id=None
     )
@@ -100,7 +104,12 @@ def test_a_signature_without_a_word_is_a_thought() -> None:
 
 
 def test_an_empty_thought_is_nothing() -> None:
-    assert said(response_of(stream(thought(0), [delta(0, reasoningContent={"text": ""}), stop(0)], over()))) == []
+    assert (
+        part_contents(
+            response_of(stream(thought(0), [delta(0, reasoningContent={"text": ""}), stop(0)], message_end()))
+        )
+        == []
+    )
 
 
 def test_interleaved_and_resumed_reasoning_keeps_its_place() -> None:
@@ -111,10 +120,10 @@ def test_interleaved_and_resumed_reasoning_keeps_its_place() -> None:
         text(3, "x"),
         thought(4, "c", signature="s4"),
         tool(5, "g", "{}", id="c2"),
-        over("tool_use"),
+        message_end("tool_use"),
     )
     response = response_of(data)
-    assert said(response) == [
+    assert part_contents(response) == [
         ("thinking", "a"),
         ("tool-call", "{}"),
         ("thinking", "b"),
@@ -134,19 +143,19 @@ def test_blocks_that_overlap_are_put_one_after_the_other() -> None:
         stop(0),
         delta(1, text="y"),
         stop(1),
-        over(),
+        message_end(),
     )
     response = response_of(data)
-    assert said(response) == [("thinking", "ab"), ("text", "xy")]
+    assert part_contents(response) == [("thinking", "ab"), ("text", "xy")]
 
 
 def test_another_kind_under_the_same_index_is_another_block() -> None:
     """Some models number everything 0, and stop once."""
     data = stream(
         delta(0, reasoningContent={"text": "a"}), delta(0, text="x"), delta(0, reasoningContent={"text": "b"}),
-        delta(0, text="y"), stop(0), over(),
+        delta(0, text="y"), stop(0), message_end(),
     )  # fmt: skip
-    assert said(response_of(data)) == [("thinking", "a"), ("text", "x"), ("thinking", "b"), ("text", "y")]
+    assert part_contents(response_of(data)) == [("thinking", "a"), ("text", "x"), ("thinking", "b"), ("text", "y")]
 
 
 @pytest.mark.parametrize("flat", [True, False])
@@ -154,14 +163,14 @@ def test_another_kind_under_the_same_index_is_another_block() -> None:
 def test_both_shapes_of_reasoning_are_read_in_both_places(flat: bool, streamed: bool) -> None:
     inner: dict[str, Any] = {"text": "a", "signature": "s"}
     block = {"reasoningContent": inner if flat else {"reasoningText": inner}}
-    response = response_of(stream(delta(0, **block), stop(0), over()) if streamed else body(block))
+    response = response_of(stream(delta(0, **block), stop(0), message_end()) if streamed else body(block))
     (part,) = response.parts
     assert isinstance(part, ThinkingPart)
     assert (part.content, part.signature) == ("a", "s")
 
 
 def test_what_a_row_calls_a_summary_is_one() -> None:
-    data = stream(thought(0, "a", signature="s"), over())
+    data = stream(thought(0, "a", signature="s"), message_end())
     older, newer = "us.anthropic.claude-3-7-sonnet-20250219-v1:0", "anthropic.claude-opus-4-7"
     for model, form in ((older, "raw"), (newer, "summary")):
         (part,) = response_of(data, model).parts
@@ -180,23 +189,26 @@ def blob_of(data: bytes) -> ThinkingPart:
 
 
 def test_a_redacted_block_is_its_text() -> None:
-    part = blob_of(stream(redacted(0, b"EtkECkgIBxAB"), over()))
+    part = blob_of(stream(redacted(0, b"EtkECkgIBxAB"), message_end()))
     assert (part.signature, part.provider_details) == ("EtkECkgIBxAB", None)
 
 
 def test_pieces_of_a_blob_are_joined_as_bytes_not_as_base64() -> None:
     """Each piece has padding of its own; and a character may be cut in two."""
     whole = "Etké==".encode()
-    assert blob_of(stream(redacted(0, *(whole[at : at + 1] for at in range(len(whole)))), over())).signature == "Etké=="
+    assert (
+        blob_of(stream(redacted(0, *(whole[at : at + 1] for at in range(len(whole)))), message_end())).signature
+        == "Etké=="
+    )
 
 
 def test_a_blob_that_is_no_text_stays_base64() -> None:
-    part = blob_of(stream(redacted(0, b"\xff\x00", b"\xfe"), over()))
+    part = blob_of(stream(redacted(0, b"\xff\x00", b"\xfe"), message_end()))
     assert (part.signature, part.provider_details) == (b64(b"\xff\x00\xfe"), {"redacted_content": "base64"})
 
 
 def test_a_blob_that_is_no_base64_stays_as_it_is() -> None:
-    part = blob_of(stream(delta(0, reasoningContent={"redactedContent": "not base64!"}), stop(0), over()))
+    part = blob_of(stream(delta(0, reasoningContent={"redactedContent": "not base64!"}), stop(0), message_end()))
     assert (part.signature, part.provider_details) == ("not base64!", {"redacted_content": "base64"})
 
 
@@ -207,7 +219,7 @@ def test_a_redacted_block_of_a_body() -> None:
 def test_a_redacted_block_stands_before_what_came_after_it() -> None:
     """Also when its end comes late."""
     data = stream(
-        delta(0, reasoningContent={"redactedContent": b64(b"one")}), delta(1, text="x"), stop(0), stop(1), over()
+        delta(0, reasoningContent={"redactedContent": b64(b"one")}), delta(1, text="x"), stop(0), stop(1), message_end()
     )
     assert [part.part_kind for part in response_of(data).parts] == ["thinking", "text"]
 
@@ -215,7 +227,7 @@ def test_a_redacted_block_stands_before_what_came_after_it() -> None:
 def test_text_and_blob_under_one_index_are_two_thoughts() -> None:
     data = stream(
         delta(0, reasoningContent={"text": "a"}), delta(0, reasoningContent={"redactedContent": b64(b"b")}),
-        delta(0, reasoningContent={"text": "c"}), stop(0), over(),
+        delta(0, reasoningContent={"text": "c"}), stop(0), message_end(),
     )  # fmt: skip
     response = response_of(data)
     thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
@@ -227,30 +239,37 @@ def test_text_and_blob_under_one_index_are_two_thoughts() -> None:
 
 
 def test_novas_thinking_aloud_is_reasoning() -> None:
-    data = stream(text(0, "<thin", "king> I need ", "it.</", "thinking>\n"), tool(1, "f", "{}"), over("tool_use"))
+    data = stream(
+        text(0, "<thin", "king> I need ", "it.</", "thinking>\n"), tool(1, "f", "{}"), message_end("tool_use")
+    )
     response = response_of(data, NOVA)
-    assert said(response) == [("thinking", "I need it."), ("tool-call", "{}")]
+    assert part_contents(response) == [("thinking", "I need it."), ("tool-call", "{}")]
     assert isinstance(response.parts[0], ThinkingPart)
     assert response.parts[0].provider_details == {"open": "<thinking> ", "close": "</thinking>\n"}
 
 
 def test_each_text_block_may_begin_with_thinking_aloud() -> None:
-    data = stream(text(0, "<thinking>a</thinking> b"), text(1, "<thinking>c</thinking> d"), over())
-    assert said(response_of(data, NOVA)) == [("thinking", "a"), ("text", " b"), ("thinking", "c"), ("text", " d")]
+    data = stream(text(0, "<thinking>a</thinking> b"), text(1, "<thinking>c</thinking> d"), message_end())
+    assert part_contents(response_of(data, NOVA)) == [
+        ("thinking", "a"),
+        ("text", " b"),
+        ("thinking", "c"),
+        ("text", " d"),
+    ]
 
 
 def test_a_marker_that_does_not_become_one_is_text() -> None:
-    response = response_of(stream(text(0, "<thi"), text(1, "<b>"), over()), NOVA)
-    assert said(response) == [("text", "<thi"), ("text", "<b>")]
+    response = response_of(stream(text(0, "<thi"), text(1, "<b>"), message_end()), NOVA)
+    assert part_contents(response) == [("text", "<thi"), ("text", "<b>")]
 
 
 def test_claudes_text_is_text() -> None:
     tagged = "<thinking>a</thinking>b"
-    assert said(response_of(stream(text(0, tagged), over()))) == [("text", tagged)]
+    assert part_contents(response_of(stream(text(0, tagged), message_end()))) == [("text", tagged)]
 
 
 def test_thinking_aloud_that_is_cut_off_is_incomplete() -> None:
-    response = response_of(stream(text(0, "<thinking>I ne"), over("max_tokens")), NOVA)
+    response = response_of(stream(text(0, "<thinking>I ne"), message_end("max_tokens")), NOVA)
     (part,) = response.parts
     assert isinstance(part, ThinkingPart)
     assert (part.content, part.complete, part.provider_details) == ("I ne", False, {"open": "<thinking>"})
@@ -258,14 +277,14 @@ def test_thinking_aloud_that_is_cut_off_is_incomplete() -> None:
 
 def test_a_family_that_this_wire_does_not_have_is_none() -> None:
     row = replace(ROW, tags="harmony")
-    assert said(response_of(stream(text(0, "a"), over()), row=row)) == [("text", "a")]
+    assert part_contents(response_of(stream(text(0, "a"), message_end()), row=row)) == [("text", "a")]
 
 
 # --- calls ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_call_without_arguments() -> None:
-    (call,) = response_of(stream(tool(0, "f"), over("tool_use"))).parts
+    (call,) = response_of(stream(tool(0, "f"), message_end("tool_use"))).parts
     assert isinstance(call, ToolCallPart)
     assert (call.args, call.complete) == ("{}", True)
 
@@ -280,14 +299,14 @@ def test_calls_side_by_side_keep_their_arguments_apart() -> None:
         delta(0, toolUse={"input": ":1}"}),
         stop(1),
         stop(0),
-        over("tool_use"),
+        message_end("tool_use"),
     )
     calls = response_of(data).tool_calls
     assert [(call.tool_call_id, call.args) for call in calls] == [("a", '{"x":1}'), ("b", '{"y":2}')]
 
 
 def test_arguments_of_a_call_that_never_began_are_kept() -> None:
-    data = stream(delta(0, toolUse={"input": '{"a":'}), delta(0, toolUse={"input": "1}"}), stop(0), over())
+    data = stream(delta(0, toolUse={"input": '{"a":'}), delta(0, toolUse={"input": "1}"}), stop(0), message_end())
     (call,) = response_of(data).tool_calls
     assert (call.tool_name, call.args) == ("", '{"a":1}')
 
@@ -296,7 +315,7 @@ def test_arguments_as_an_object() -> None:
     head, args = {"toolUseId": "t", "name": "f"}, {"input": {"a": 1}}
     (call,) = response_of(body({"toolUse": {**head, **args}}, reason="tool_use")).tool_calls
     assert call.args == {"a": 1}
-    (call,) = response_of(stream(begin(0, toolUse=head), delta(0, toolUse=args), stop(0), over())).tool_calls
+    (call,) = response_of(stream(begin(0, toolUse=head), delta(0, toolUse=args), stop(0), message_end())).tool_calls
     assert call.args == '{"a":1}'
 
 
@@ -314,7 +333,7 @@ def test_the_providers_own_tools() -> None:
         delta(1, toolResult=[{"text": "nd"}]),
         stop(1),
         text(2, "There."),
-        over(),
+        message_end(),
     )
     assert response_of(data).parts == [CALLED, RETURNED, TextPart("There.")]
 
@@ -340,7 +359,7 @@ def test_citations(streamed: bool) -> None:
     data = (
         stream(
             [delta(0, text="It is "), delta(0, text="so."), delta(0, citation=WEB), delta(0, citation=PAGE), stop(0)],
-            over(),
+            message_end(),
         )
         if streamed
         else body({"citationsContent": {"content": [{"text": "It is so."}], "citations": [WEB, PAGE]}})
@@ -355,7 +374,7 @@ def test_citations(streamed: bool) -> None:
 
 
 def test_a_citation_is_about_the_answer_not_about_the_thinking_aloud() -> None:
-    data = stream(delta(0, text="<thinking>hm</thinking>So."), delta(0, citation=WEB), stop(0), over())
+    data = stream(delta(0, text="<thinking>hm</thinking>So."), delta(0, citation=WEB), stop(0), message_end())
     answer = response_of(data, NOVA).parts[1]
     assert isinstance(answer, TextPart)
     (note,) = answer.annotations or []
@@ -370,7 +389,7 @@ def test_an_image(streamed: bool) -> None:
             delta(0, image={"source": {"bytes": b64(PNG[:4])}}),
             delta(0, image={"source": {"bytes": b64(PNG[4:])}}),
             stop(0),
-            over(),
+            message_end(),
         )
         if streamed
         else body({"image": {"format": "png", "source": {"bytes": b64(PNG)}}})
@@ -386,7 +405,9 @@ def test_an_image_that_lies_elsewhere_is_kept_as_it_is() -> None:
 def test_blocks_that_nobody_knows_ride_through() -> None:
     block = {"hologram": {"depth": 3}}
     assert response_of(body({"text": "a"}, block)).parts[1] == OpaquePart("hologram", block, provider_name="bedrock")
-    streamed = stream(begin(0, hologram={"depth": 3}), delta(0, hologram={"x": 1}), stop(0), text(1, "a"), over())
+    streamed = stream(
+        begin(0, hologram={"depth": 3}), delta(0, hologram={"x": 1}), stop(0), text(1, "a"), message_end()
+    )
     opaque, answer = response_of(streamed).parts
     assert isinstance(opaque, OpaquePart)
     assert opaque.type == "hologram"
@@ -395,17 +416,21 @@ def test_blocks_that_nobody_knows_ride_through() -> None:
         "contentBlockDelta": [{"hologram": {"x": 1}}],
     }
     assert answer == TextPart("a")
-    (only,) = response_of(stream(delta(0, hologram={"x": 1}), stop(0), over())).parts
+    (only,) = response_of(stream(delta(0, hologram={"x": 1}), stop(0), message_end())).parts
     assert isinstance(only, OpaquePart)
 
 
 def test_a_beginning_with_text_counts() -> None:
-    assert said(response_of(stream(begin(0, text="a"), delta(0, text="b"), stop(0), over()))) == [("text", "ab")]
-    assert said(response_of(stream(begin(0), delta(0, text="b"), stop(0), over()))) == [("text", "b")]
+    assert part_contents(response_of(stream(begin(0, text="a"), delta(0, text="b"), stop(0), message_end()))) == [
+        ("text", "ab")
+    ]
+    assert part_contents(response_of(stream(begin(0), delta(0, text="b"), stop(0), message_end()))) == [("text", "b")]
 
 
 def test_events_that_nobody_knows_are_passed_over() -> None:
-    assert said(response_of(stream(event("progress", percent=3), text(0, "a"), over()))) == [("text", "a")]
+    assert part_contents(response_of(stream(event("progress", percent=3), text(0, "a"), message_end()))) == [
+        ("text", "a")
+    ]
 
 
 def test_what_is_asked_for_beside_the_answer() -> None:
@@ -436,13 +461,13 @@ def test_usage_has_no_reasoning_count_and_counts_the_cache_as_input() -> None:
         "serverToolUsage": {},
         "imageTokens": 3,
     }
-    for data in (stream(over(usage=counts)), body(usage=counts)):
+    for data in (stream(message_end(usage=counts)), body(usage=counts)):
         assert response_of(data).usage == Usage(517, 20, None, 500, 7, details={"imageTokens": 3, "cacheDetails.1h": 7})
 
 
 def test_usage_that_is_not_reported_is_not_known() -> None:
     assert response_of(stream(text(0, "a"), event("messageStop", stopReason="end_turn"))).usage == Usage()
-    assert response_of(stream(over(usage={"outputTokens": "many"}))).usage == Usage()
+    assert response_of(stream(message_end(usage={"outputTokens": "many"}))).usage == Usage()
 
 
 @pytest.mark.parametrize(
@@ -459,22 +484,22 @@ def test_usage_that_is_not_reported_is_not_known() -> None:
     ],
 )
 def test_why_it_stopped(native: str, reason: str | None) -> None:
-    for data in (stream(text(0, "a"), over(native)), body({"text": "a"}, reason=native)):
+    for data in (stream(text(0, "a"), message_end(native)), body({"text": "a"}, reason=native)):
         response = response_of(data)
         assert (response.finish_reason, response.native_finish_reason) == (reason, native)
 
 
 @pytest.mark.parametrize("native", ["malformed_model_output", "malformed_tool_use"])
 def test_a_model_that_its_own_server_cannot_read_has_failed(native: str) -> None:
-    for data in (stream(text(0, "a"), over(native)), body({"text": "a"}, reason=native)):
+    for data in (stream(text(0, "a"), message_end(native)), body({"text": "a"}, reason=native)):
         error, response = failed(data)
         assert (error.kind, error.code) == ("model_error", native)
-        assert said(response) == [("text", "a")], "what came is kept"
+        assert part_contents(response) == [("text", "a")], "what came is kept"
 
 
 def test_the_limit_during_reasoning() -> None:
     """The block is stopped without its signature: it is kept, and known to be cut."""
-    response = response_of(stream(thought(0, "Let me"), over("max_tokens")))
+    response = response_of(stream(thought(0, "Let me"), message_end("max_tokens")))
     (part,) = response.parts
     assert isinstance(part, ThinkingPart)
     assert (part.content, part.signature, part.complete) == ("Let me", None, False)
@@ -482,13 +507,13 @@ def test_the_limit_during_reasoning() -> None:
 
 
 def test_the_limit_during_the_answer_leaves_the_thought_whole() -> None:
-    response = response_of(stream(thought(0, "a", signature="s"), text(1, "b"), over("max_tokens")))
+    response = response_of(stream(thought(0, "a", signature="s"), text(1, "b"), message_end("max_tokens")))
     assert completeness(response) == [True, False]
 
 
 def test_a_stream_is_done_with_its_usage() -> None:
     reader = decoder(row_of(), origin())
-    last, usage = (frame(*message) for message in over())
+    last, usage = (frame(*message) for message in message_end())
     done = [reader.done]
     for data in (stream(text(0, "a")) + last, usage):
         reader.feed(data)
@@ -519,60 +544,70 @@ def test_exceptions_in_the_stream(name: str, kind: str) -> None:
     error, response = failed(
         stream(thought(0, "a", signature="s"), delta(1, text="b"), exception(name, {"message": "no"}))
     )
-    assert (error.kind, error.code, error.said) == (kind, name, "no")
-    assert said(response) == [("thinking", "a"), ("text", "b")]
+    assert (error.kind, error.code, error.upstream_message) == (kind, name, "no")
+    assert part_contents(response) == [("thinking", "a"), ("text", "b")]
     assert completeness(response) == [True, False]
 
 
 def test_a_models_own_failure_tells_what_it_was() -> None:
     value = {"message": "The model failed.", "originalStatusCode": 429, "originalMessage": "Slow down."}
     error, _ = failed(stream(exception("modelStreamErrorException", value)))
-    assert (error.kind, error.status, error.said) == ("too_many_requests", 429, "The model failed.: Slow down.")
+    assert (error.kind, error.status, error.upstream_message) == (
+        "too_many_requests",
+        429,
+        "The model failed.: Slow down.",
+    )
 
 
 def test_an_exception_that_comes_as_an_event_is_one() -> None:
     error, _ = failed(stream(event("throttlingException", message="no")))
-    assert (error.kind, error.said) == ("too_many_requests", "no")
+    assert (error.kind, error.upstream_message) == ("too_many_requests", "no")
 
 
 def test_an_exception_without_a_word() -> None:
     error, _ = failed(stream(exception("internalServerException")))
-    assert error.told == "the upstream reported an error: internalServerException"
+    assert error.full_message == "the upstream reported an error: internalServerException"
 
 
 def test_an_error_in_the_headers() -> None:
     headers = {":message-type": "error", ":error-code": "InternalServerException", ":error-message": "Broken."}
     error, response = failed(stream(text(0, "a"), eventstream_message(b"", headers)))
-    assert (error.kind, error.code, error.said) == ("model_error", "InternalServerException", "Broken.")
-    assert said(response) == [("text", "a")]
+    assert (error.kind, error.code, error.upstream_message) == ("model_error", "InternalServerException", "Broken.")
+    assert part_contents(response) == [("text", "a")]
 
 
 def test_nothing_follows_an_exception() -> None:
     error, response = failed(
-        stream(text(0, "a"), exception("throttlingException", {"message": "no"}), text(1, "b"), exception("x"), over())
+        stream(
+            text(0, "a"),
+            exception("throttlingException", {"message": "no"}),
+            text(1, "b"),
+            exception("x"),
+            message_end(),
+        )
     )
-    assert (error.said, said(response)) == ("no", [("text", "a")])
+    assert (error.upstream_message, part_contents(response)) == ("no", [("text", "a")])
 
 
 def test_a_stream_that_breaks_off_between_messages() -> None:
     error, response = failed(stream(thought(0, "a", signature="s"), delta(1, text="b")))
     assert error.code == "stream_truncated"
-    assert said(response) == [("thinking", "a"), ("text", "b")]
+    assert part_contents(response) == [("thinking", "a"), ("text", "b")]
     assert completeness(response) == [True, False]
 
 
 def test_a_stream_that_breaks_off_within_a_message() -> None:
-    data = stream(text(0, "a"), over())
+    data = stream(text(0, "a"), message_end())
     error, response = failed(data[: len(stream(text(0, "a"))) + 20])
     assert error.code == "stream_truncated"
-    assert said(response) == [("text", "a")]
+    assert part_contents(response) == [("text", "a")]
     assert failed(data[:5])[0].code == "stream_truncated"
 
 
 def test_a_stream_that_breaks_off_after_its_last_word_but_one_is_whole() -> None:
-    data = stream(text(0, "a"), over())
+    data = stream(text(0, "a"), message_end())
     response = response_of(data[:-1])
-    assert (said(response), response.usage) == ([("text", "a")], Usage())
+    assert (part_contents(response), response.usage) == ([("text", "a")], Usage())
 
 
 def test_a_redacted_block_that_is_cut_off_is_incomplete() -> None:
@@ -592,13 +627,13 @@ def test_a_call_that_is_cut_off_is_incomplete() -> None:
 def test_a_stream_that_cannot_be_read(broken: bytes) -> None:
     error, response = failed(stream(text(0, "a")) + broken)
     assert error.code == "frame_broken"
-    assert said(response) == [("text", "a")]
+    assert part_contents(response) == [("text", "a")]
 
 
 def test_a_message_that_is_no_json() -> None:
-    error, response = failed(stream(text(0, "a"), frame("contentBlockDelta", b"<html>"), over()))
-    assert (error.code, said(response)) == ("not_converse", [("text", "a")])
-    assert error.told == "the upstream did not answer in Bedrock's Converse format: '<html>'"
+    error, response = failed(stream(text(0, "a"), frame("contentBlockDelta", b"<html>"), message_end()))
+    assert (error.code, part_contents(response)) == ("not_converse", [("text", "a")])
+    assert error.full_message == "the upstream did not answer in Bedrock's Converse format: '<html>'"
 
 
 @pytest.mark.parametrize(
@@ -625,7 +660,7 @@ def test_a_message_that_is_no_json() -> None:
 def test_an_answer_that_is_something_else(data: bytes, code: str | None, message: str) -> None:
     error, response = failed(data)
     assert error.code == code
-    assert message in error.told
+    assert message in error.full_message
     assert response.parts == []
 
 
@@ -659,13 +694,15 @@ def test_a_transport_that_fails_is_the_error() -> None:
     ],
 )
 def test_pieces_of_odd_types_are_read_as_far_as_they_fit(piece: dict[str, Any]) -> None:
-    parts = said(response_of(stream(("contentBlockDelta", piece), stop(0), over())))
+    parts = part_contents(response_of(stream(("contentBlockDelta", piece), stop(0), message_end())))
     assert ("text", "x") in parts
 
 
 def test_a_lone_surrogate_does_not_lose_the_text() -> None:
-    data = stream(frame("contentBlockDelta", b'{"contentBlockIndex":0,"delta":{"text":"a\\ud83d"}}'), stop(0), over())
-    assert said(response_of(data)) == [("text", "a\ufffd")]
+    data = stream(
+        frame("contentBlockDelta", b'{"contentBlockIndex":0,"delta":{"text":"a\\ud83d"}}'), stop(0), message_end()
+    )
+    assert part_contents(response_of(data)) == [("text", "a\ufffd")]
 
 
 # --- any cut, any damage -------------------------------------------------------------------------------------------
@@ -680,7 +717,7 @@ everything = stream(
     [begin(6, image={"format": "png"}), delta(6, image={"source": {"bytes": b64(PNG)}}), stop(6)],
     [delta(7, hologram=1), stop(7)],
     [delta(8, text="cited"), delta(8, citation=WEB), stop(8)],
-    over(),
+    message_end(),
 )
 whole_body = body(
     {"reasoningContent": {"reasoningText": {"text": "a", "signature": "s"}}},
@@ -788,7 +825,7 @@ def test_blocks_in_any_interleaving_are_whole(dice: random.Random) -> None:
     mixed = []
     while any(queues):
         mixed.append(dice.choice([queue for queue in queues if queue]).pop(0))
-    response = response_of(stream(mixed, over()))
+    response = response_of(stream(mixed, message_end()))
     got = sorted(
         (part.part_kind, getattr(part, "signature", None) or "", getattr(part, "content", ""))
         for part in response.parts

@@ -36,7 +36,7 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.providers.bedrock import encode, path
-from pellucid.providers.bedrock.thinking import _THINKING
+from pellucid.providers.bedrock.thinking import _FIELD_BUILDERS
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
@@ -416,7 +416,7 @@ def test_every_row_names_a_way_that_this_wire_has() -> None:
     for row in builtin_profiles().values():
         if row.wire == "bedrock":
             ways = {row.for_model(entry["match"]).thinking for entry in row.models} | {row.thinking}
-            assert ways <= set(_THINKING)
+            assert ways <= set(_FIELD_BUILDERS)
 
 
 def test_a_budget_lies_inside_the_limit() -> None:

@@ -47,8 +47,8 @@ from tests.providers_bedrock.bedrock_kit import (
     NOVA,
     b64,
     delta,
+    message_end,
     origin,
-    over,
     redacted,
     response_of,
     row_of,
@@ -140,14 +140,14 @@ def test_a_signature_without_text_goes_back() -> None:
 def test_thinking_aloud_goes_back_in_the_text_it_came_in() -> None:
     said = "<thinking> a </thinking>\n\nb"
     for cut_up in ([said], list(said)):
-        response = response_of(stream(text(0, *cut_up), tool(1, "f", "{}"), over("tool_use")), NOVA)
+        response = response_of(stream(text(0, *cut_up), tool(1, "f", "{}"), message_end("tool_use")), NOVA)
         (message,) = encode(ModelCall(NOVA, [response]), row_of(NOVA), origin(NOVA))["messages"]
         assert message["content"][0] == {"text": said}
         assert "toolUse" in message["content"][1]
 
 
 def test_thinking_aloud_does_not_go_to_others() -> None:
-    response = response_of(stream(text(0, "<thinking>a</thinking>b"), over()), NOVA)
+    response = response_of(stream(text(0, "<thinking>a</thinking>b"), message_end()), NOVA)
     (message,) = encode(ModelCall(CLAUDE, [response]), row_of(), origin())["messages"]
     assert message["content"] == [{"text": "b"}]
 
@@ -161,7 +161,7 @@ def test_a_whole_answer_goes_back_in_its_order() -> None:
             thought(3, signature="s3"),
             text(4, "b"),
             tool(5, "g", id="t2"),
-            over("tool_use"),
+            message_end("tool_use"),
         )
     )
     (message,) = encode(ModelCall(CLAUDE, [response]), row_of(), origin())["messages"]
@@ -179,7 +179,7 @@ def test_a_whole_answer_goes_back_in_its_order() -> None:
 
 
 def test_a_thought_that_was_cut_before_its_signature_does_not_go_back() -> None:
-    data = stream(delta(0, reasoningContent={"text": "Let me"}), stop(0), over("max_tokens"))
+    data = stream(delta(0, reasoningContent={"text": "Let me"}), stop(0), message_end("max_tokens"))
     assert encode(ModelCall(CLAUDE, [response_of(data)]), row_of(), origin())["messages"] == []
 
 
@@ -191,10 +191,10 @@ def test_sealed_reasoning_must_have_been_opened() -> None:
 # --- a call whose reasoning is lost ----------------------------------------------------------------------------------
 
 
-def asked(*said: ModelResponsePart, model: str = CLAUDE, made_by: Origin | None = None) -> Any:
+def encoded_thinking(*parts: ModelResponsePart, model: str = CLAUDE, made_by: Origin | None = None) -> Any:
     messages: list[ModelMessage] = [
         ModelRequest([UserPromptPart("?")]),
-        ModelResponse(list(said), origin=made_by or origin(model)),
+        ModelResponse(list(parts), origin=made_by or origin(model)),
         ModelRequest([ToolReturnPart("f", "x", "t")]),
     ]
     call = ModelCall(model, messages, settings={"thinking": True}, tools=(ToolDefinition("f"),))
@@ -204,10 +204,10 @@ def asked(*said: ModelResponsePart, model: str = CLAUDE, made_by: Origin | None 
 def test_older_claude_goes_on_without_thinking_when_the_thought_before_its_call_is_lost() -> None:
     """It refuses a call without a thought before it, while it thinks."""
     call = ToolCallPart("f", "{}", "t")
-    assert asked(OWN, call)["type"] == "enabled"
-    assert asked(call) is None
-    assert asked(OWN, call, made_by=FOREIGN) is None
-    assert asked(call, model="us.anthropic.claude-opus-4-7")["type"] == "adaptive"
+    assert encoded_thinking(OWN, call)["type"] == "enabled"
+    assert encoded_thinking(call) is None
+    assert encoded_thinking(OWN, call, made_by=FOREIGN) is None
+    assert encoded_thinking(call, model="us.anthropic.claude-opus-4-7")["type"] == "adaptive"
 
 
 # --- nothing that is another's -------------------------------------------------------------------------------------

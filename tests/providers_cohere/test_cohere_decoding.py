@@ -353,7 +353,7 @@ def test_a_stream_that_broke_off(frames: list[Any]) -> None:
 def test_an_error(last: dict[str, Any], kind: str, message: str | None) -> None:
     error, response = error_of("cohere", sse(START, *block(0, "thinking", "a"), last))
     assert error.kind == kind
-    assert message is None or error.told == message
+    assert message is None or error.full_message == message
     assert response.parts == [ThinkingPart("a", provider_name="cohere", complete=False)]
 
 

@@ -42,7 +42,7 @@ def request(**call: Any) -> dict[str, Any]:
     return encode(ModelCall("m", **call), ROW, origin("cohere"))
 
 
-def asked(settings: ModelSettings) -> dict[str, Any]:
+def request_fields(settings: ModelSettings) -> dict[str, Any]:
     """What the settings add to the body."""
     plain = request()
     return {name: value for name, value in request(settings=settings).items() if name not in plain}
@@ -58,7 +58,7 @@ def test_the_least_request() -> None:
 
 
 def test_settings_have_their_names() -> None:
-    assert asked(
+    assert request_fields(
         {
             "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 7, "stop_sequences": ["x"],
             "presence_penalty": 0.1, "frequency_penalty": 0.2, "logprobs": True, "user": "nobody",
@@ -88,7 +88,7 @@ def test_settings_have_their_names() -> None:
     ],
 )
 def test_how_much_to_think(settings: ModelSettings, said: Any) -> None:
-    assert asked(settings).get("thinking") == said
+    assert request_fields(settings).get("thinking") == said
 
 
 # --- tools and output --------------------------------------------------------------------------------------------

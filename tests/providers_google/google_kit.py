@@ -105,7 +105,7 @@ def response_of(data: bytes | Sequence[bytes], **how: Any) -> ModelResponse:
     return result.response
 
 
-def said(response: ModelResponse) -> list[tuple[Any, ...]]:
+def part_contents(response: ModelResponse) -> list[tuple[Any, ...]]:
     """The parts: their kind, what they say, and their signature, if any."""
     return [
         (part.part_kind, getattr(part, "args" if hasattr(part, "args") else "content", None))
@@ -116,9 +116,9 @@ def said(response: ModelResponse) -> list[tuple[Any, ...]]:
 
 def signature_in(part: Any) -> str | None:
     """The signature of a part, which stands in both places: but for kinds of which the wire keeps it in the details."""
-    own, told = (
+    own_signature, details_signature = (
         getattr(part, "signature", None),
         (getattr(part, "provider_details", None) or {}).get("thought_signature"),
     )
-    assert own == told or isinstance(part, RefusalPart | BuiltinToolReturnPart | OpaquePart)
-    return told
+    assert own_signature == details_signature or isinstance(part, RefusalPart | BuiltinToolReturnPart | OpaquePart)
+    return details_signature

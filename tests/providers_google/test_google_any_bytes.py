@@ -150,6 +150,6 @@ def test_an_element_in_one_piece_and_byte_by_byte_is_the_same(text: str, place: 
 
 def test_an_element_that_is_too_large() -> None:
     for pieces in ([b'[{"a": "' + b"x" * 50], [b'[{"a": "', b"x" * 25, b"x" * 25], [b"[" + b"1" * 50]):
-        reader = JSONArrayDecoder(limit=40)
+        reader = JSONArrayDecoder(max_bytes=40)
         with pytest.raises(FrameTooLarge):
             _ = [reader.feed(piece) for piece in pieces]

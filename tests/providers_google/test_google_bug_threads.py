@@ -22,8 +22,8 @@ from tests.providers_google.google_kit import (
     answer,
     call,
     origin,
+    part_contents,
     response_of,
-    said,
     sse,
     stream,
     text,
@@ -70,7 +70,7 @@ def test_thought_never_goes_back_as_tagged_text() -> None:
 def test_thought_after_a_call_stays_after_it() -> None:
     """NousResearch/hermes-agent#35975, BerriAI/litellm#23047: thought regrouped before all calls was refused."""
     response = response_of(stream(thought("1"), call("f", "S"), thought("2"), call("g", "T")))
-    assert [part[0] for part in said(response)] == ["thinking", "tool-call", "thinking", "tool-call"]
+    assert [part[0] for part in part_contents(response)] == ["thinking", "tool-call", "thinking", "tool-call"]
     (content,) = contents(response)
     assert [next(iter(part)) for part in content["parts"]] == ["text", "functionCall", "text", "functionCall"]
 
@@ -91,7 +91,7 @@ def test_fragments_go_back_as_one_part() -> None:
 def test_thought_and_text_of_one_chunk_both_arrive() -> None:
     """vllm-project/vllm#43933: of a chunk that held both, one was lost."""
     both = answer(thought("t"), text("a"), finish="STOP")
-    assert said(response_of(sse(both))) == [("thinking", "t"), ("text", "a")]
+    assert part_contents(response_of(sse(both))) == [("thinking", "t"), ("text", "a")]
 
 
 def test_the_sentinel_stands_in_for_one_call_only() -> None:

@@ -24,8 +24,8 @@ from tests.providers_google.google_kit import (
     events_of,
     folded,
     origin,
+    part_contents,
     response_of,
-    said,
     sse,
     stream,
     text,
@@ -70,14 +70,14 @@ from tests.providers_google.google_kit import (
     ],
 )  # fmt: skip
 def test_the_parts_of_a_stream(fragments: list[dict[str, Any]], parts: list[tuple[Any, ...]]) -> None:
-    assert said(response_of(stream(*fragments))) == parts
+    assert part_contents(response_of(stream(*fragments))) == parts
     # In how many chunks they came makes no difference.
-    assert said(response_of(sse(answer(*fragments, finish="STOP")))) == parts
+    assert part_contents(response_of(sse(answer(*fragments, finish="STOP")))) == parts
 
 
 def test_the_parts_of_a_body_are_as_they_are() -> None:
     response = response_of(body(text("a"), text("b"), text("c", "S"), text(""), thought("d"), thought("e")))
-    assert said(response) == [
+    assert part_contents(response) == [
         ("text", "a"), ("text", "b"), ("text", "c", "S"), ("thinking", "d"), ("thinking", "e"),
     ]  # fmt: skip
 
@@ -137,7 +137,7 @@ def test_code_and_its_result() -> None:
     code = {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "S"}
     result = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
     response = response_of(stream(code, text(""), result, code, result, text("done")))
-    assert said(response) == [
+    assert part_contents(response) == [
         ("builtin-tool-call", {"language": "PYTHON", "code": "1"}, "S"),
         ("builtin-tool-return", {"outcome": "OUTCOME_OK", "output": "1"}),
         ("builtin-tool-call", {"language": "PYTHON", "code": "1"}, "S"),
@@ -168,7 +168,7 @@ def test_an_unknown_part_is_kept_whole() -> None:
     new = {"hologram": {"depth": 3, "some_key": None}, "thoughtSignature": "S", "partMetadata": {"a": 1}}
     response = response_of(stream(text("a"), new, text("b")))
     assert response.parts[1] == OpaquePart("hologram", new, provider_name="google")
-    assert said(response)[2] == ("text", "b")
+    assert part_contents(response)[2] == ("text", "b")
 
 
 def test_a_signature_with_nothing_beside_it_is_kept() -> None:
@@ -274,7 +274,7 @@ def test_snake_case_is_read_as_well() -> None:
     }  # fmt: skip
     for data in (sse(chunk), json.dumps(chunk).encode()):
         response = response_of(data)
-        assert said(response)[:2] == [("text", "a", "S"), ("tool-call", {"a_b": {"c_d": 1}}, "T")]
+        assert part_contents(response)[:2] == [("text", "a", "S"), ("tool-call", {"a_b": {"c_d": 1}}, "T")]
         assert isinstance(response.parts[2], FilePart)
         assert response.parts[2].media_type == "image/png"
         assert (response.usage.input_tokens, response.usage.output_tokens) == (3, 2)
@@ -284,12 +284,12 @@ def test_snake_case_is_read_as_well() -> None:
 
 def test_one_snake_among_camels() -> None:
     chunk = answer({"text": "a", "thought_signature": "S"}, finish="STOP")
-    assert said(response_of(sse(chunk))) == [("text", "a", "S")]
+    assert part_contents(response_of(sse(chunk))) == [("text", "a", "S")]
 
 
 def test_arguments_in_snake_case_are_none_of_our_business() -> None:
     response = response_of(stream(call("f", "S", first_name="x", args={"a_b": 1})))
-    assert said(response) == [("tool-call", {"first_name": "x", "args": {"a_b": 1}}, "S")]
+    assert part_contents(response) == [("tool-call", {"first_name": "x", "args": {"a_b": 1}}, "S")]
 
 
 # --- framing -----------------------------------------------------------------------------------------------------
@@ -322,7 +322,7 @@ def test_an_array_that_breaks_off() -> None:
 
 
 def test_a_body_where_a_stream_was_asked_for() -> None:
-    assert said(response_of(b"  \n" + body(thought("t"), text("a")))) == [("thinking", "t"), ("text", "a")]
+    assert part_contents(response_of(b"  \n" + body(thought("t"), text("a")))) == [("thinking", "t"), ("text", "a")]
 
 
 # --- usage -------------------------------------------------------------------------------------------------------
@@ -405,13 +405,13 @@ def test_a_reason_that_says_nothing(reason: str) -> None:
 def test_reasons_that_are_failures(reason: str) -> None:
     result = folded(stream(thought("t"), finish=reason, finishMessage="Malformed function call: f("))
     assert result.error is not None
-    assert (result.error.code, result.error.said) == (reason, "Malformed function call: f(")
+    assert (result.error.code, result.error.upstream_message) == (reason, "Malformed function call: f(")
     assert result.response is not None
-    assert said(result.response) == [("thinking", "t")], "what came is kept"
+    assert part_contents(result.response) == [("thinking", "t")], "what came is kept"
     assert result.response.finish_reason == "error"
     without = folded(stream(text("a"), finish=reason)).error
     assert without is not None, "also without a message"
-    assert (without.message, without.said) == (result.error.message, reason)
+    assert (without.message, without.upstream_message) == (result.error.message, reason)
 
 
 def test_all_tokens_spent_on_thought() -> None:
@@ -452,7 +452,7 @@ def test_content_and_parts_may_be_missing() -> None:
 
 def test_a_stop_that_comes_with_every_chunk_ends_nothing() -> None:
     response = response_of(sse(answer(text("a"), finish="STOP"), answer(text("b"), finish="STOP")))
-    assert said(response) == [("text", "ab")]
+    assert part_contents(response) == [("text", "ab")]
 
 
 def test_another_candidate_is_another_answer() -> None:
@@ -467,7 +467,7 @@ def test_a_stream_that_breaks_off() -> None:
     assert result.error is not None
     assert result.error.code == "stream_truncated"
     assert result.response is not None
-    assert said(result.response) == [("thinking", "t"), ("text", "a")]
+    assert part_contents(result.response) == [("thinking", "t"), ("text", "a")]
     assert result.response.parts[-1].complete is False  # type: ignore[union-attr]
 
 
@@ -504,7 +504,7 @@ def test_an_error_in_a_stream(data: bytes) -> None:
     result = folded(data)
     assert result.error is not None
     assert (result.error.kind, result.error.code) == ("unavailable", "UNAVAILABLE")
-    assert result.error.told == ("the upstream is not available for now (status 503): The model is overloaded.")
+    assert result.error.full_message == ("the upstream is not available for now (status 503): The model is overloaded.")
     assert result.response is not None
     assert result.response.text == "a", "what came before is kept"
 
@@ -585,7 +585,7 @@ def test_citations_count_in_characters_and_searches_are_parts(data: bytes) -> No
 def test_pages_that_were_read_stand_before_what_was_made_of_them() -> None:
     pages = {"urlMetadata": [{"retrievedUrl": "https://a", "urlRetrievalStatus": "SUCCESS"}]}
     response = response_of(sse(answer(text("a"), finish="STOP", urlContextMetadata=pages)))
-    assert said(response) == [
+    assert part_contents(response) == [
         ("builtin-tool-call", {"urls": ["https://a"]}),
         ("builtin-tool-return", [{"retrieved_url": "https://a", "url_retrieval_status": "SUCCESS"}]),
         ("text", "a"),

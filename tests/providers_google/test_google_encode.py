@@ -52,7 +52,7 @@ def request(model: str = GEMINI_3, row: str = "google", **fields: Any) -> dict[s
     return body
 
 
-def asked(settings: dict[str, Any], model: str = GEMINI_3) -> dict[str, Any]:
+def request_fields(settings: dict[str, Any], model: str = GEMINI_3) -> dict[str, Any]:
     """What the settings add to the body."""
     body = request(model, settings=settings)
     del body["contents"]
@@ -99,7 +99,7 @@ def test_settings_have_googles_names() -> None:
         "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 1, "presence_penalty": 0.1,
         "frequency_penalty": 0.2, "stop_sequences": ["x"], "logprobs": True, "top_logprobs": 3,
     }  # fmt: skip
-    assert asked(settings) == {
+    assert request_fields(settings) == {
         "generationConfig": {
             "maxOutputTokens": 9, "temperature": 0.5, "topP": 0.9, "topK": 4, "seed": 1, "presencePenalty": 0.1,
             "frequencyPenalty": 0.2, "stopSequences": ["x"], "responseLogprobs": True, "logprobs": 3,
@@ -109,7 +109,7 @@ def test_settings_have_googles_names() -> None:
 
 def test_settings_that_only_google_has() -> None:
     safety = [{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "BLOCK_NONE"}]
-    assert asked(
+    assert request_fields(
         {
             "google_safety_settings": safety, "google_cached_content": "cachedContents/1",
             "google_labels": {"my_team": "a"}, "google_video_resolution": "MEDIA_RESOLUTION_LOW",
@@ -121,17 +121,19 @@ def test_settings_that_only_google_has() -> None:
 
 
 def test_what_this_wire_has_no_place_for_is_not_sent() -> None:
-    assert asked({"timeout": 5.0, "user": "u", "metadata": {"a": "b"}, "parallel_tool_calls": False}) == {}
+    assert request_fields({"timeout": 5.0, "user": "u", "metadata": {"a": "b"}, "parallel_tool_calls": False}) == {}
 
 
 @pytest.mark.parametrize(("asks", "gets"), [("flex", "flex"), ("default", "standard"), ("auto", None)])
 def test_service_tiers(asks: str, gets: str | None) -> None:
-    assert asked({"service_tier": asks}).get("serviceTier") == gets
-    assert asked({"service_tier": asks, "google_service_tier": "priority"})["serviceTier"] == "priority"
+    assert request_fields({"service_tier": asks}).get("serviceTier") == gets
+    assert request_fields({"service_tier": asks, "google_service_tier": "priority"})["serviceTier"] == "priority"
 
 
 def test_an_extra_body_wins_setting_by_setting() -> None:
-    body = asked({"temperature": 1, "top_p": 0.5, "extra_body": {"generationConfig": {"temperature": 0}, "new": [1]}})
+    body = request_fields(
+        {"temperature": 1, "top_p": 0.5, "extra_body": {"generationConfig": {"temperature": 0}, "new": [1]}}
+    )
     assert body == {"generationConfig": {"temperature": 0, "topP": 0.5}, "new": [1]}
 
 
@@ -168,7 +170,7 @@ def test_models_that_do_not_think_are_not_told_how_much() -> None:
 
 
 def config(settings: dict[str, Any], model: str = GEMINI_3) -> Any:
-    return asked(settings, model).get("generationConfig", {}).get("thinkingConfig")
+    return request_fields(settings, model).get("generationConfig", {}).get("thinkingConfig")
 
 
 def test_googles_own_setting_wins_and_is_taken_as_it_is() -> None:

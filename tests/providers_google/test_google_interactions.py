@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.parts import FilePart, TextPart, ThinkingPart, ToolCallPart
-from tests.providers_google.google_kit import cut, events_of, folded, merged, response_of, said
+from tests.providers_google.google_kit import cut, events_of, folded, merged, part_contents, response_of
 
 
 def interaction(status: str = "completed", **more: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ TURN = written(
 
 def test_a_turn() -> None:
     response = response_of(TURN)
-    assert said(response) == [
+    assert part_contents(response) == [
         ("thinking", "Let me see.", "S"),
         ("text", "It is so."),
         ("builtin-tool-call", {"queries": ["q"]}),
@@ -109,15 +109,15 @@ def test_a_whole_body_in_both_of_its_forms() -> None:
     output = {"type": "model_output", "content": content}
     for name, steps in (("steps", [thought, output, call]), ("outputs", [thought, *content, call])):
         response = response_of(json.dumps(interaction("completed", usage=USAGE, **{name: steps})).encode())
-        assert said(response)[:2] == [("thinking", "", "S"), ("text", "a")]
+        assert part_contents(response)[:2] == [("thinking", "", "S"), ("text", "a")]
         assert response.parts[2] == FilePart("AA==", "image/png", provider_name="google")
-        assert said(response)[3] == ("tool-call", {"a": 1})
+        assert part_contents(response)[3] == ("tool-call", {"a": 1})
         assert response.finish_reason == "tool_call", "calls were asked for, whatever the status says"
 
 
 def test_unknown_steps_are_kept() -> None:
     response = response_of(written(start(0, "dream", depth=1), delta(0, "dream", depth=2), stop(0)))
-    assert said(response) == [("opaque", None)]
+    assert part_contents(response) == [("opaque", None)]
     assert response.parts[0].native == {"type": "dream", "depth": 2}  # type: ignore[union-attr]
 
 
@@ -134,7 +134,7 @@ def test_ends() -> None:
         written(*steps, {"event_type": "error", "error": {"code": "busy", "message": "later"}}, status=None)
     )
     assert said_so.error is not None
-    assert (said_so.error.code, said_so.error.said) == ("busy", "later")
+    assert (said_so.error.code, said_so.error.upstream_message) == ("busy", "later")
 
 
 @pytest.mark.parametrize("last", [None, {}, {"total_tokens": 133}, {"total_thought_tokens": None}])

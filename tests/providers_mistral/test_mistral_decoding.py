@@ -356,15 +356,15 @@ ERRORS = {
 def test_an_error_in_the_stream(name: str) -> None:
     frame, message, kind = ERRORS[name]
     error, response = error_of("mistral", sse(chunk([thinking("a")]), frame, chunk("never"), DONE))
-    assert (error.said, error.kind) == (message, kind)
+    assert (error.upstream_message, error.kind) == (message, kind)
     assert response.parts == [ThinkingPart("a", provider_name="mistral", complete=False)]
 
 
 def test_an_error_event() -> None:
     error, _ = error_of("mistral", b'event: error\ndata: {"message": "no"}\n\n')
-    assert error.said == "no"
+    assert error.upstream_message == "no"
     error, _ = error_of("mistral", b"event: error\ndata: no more\n\n")
-    assert error.said == "no more"
+    assert error.upstream_message == "no more"
 
 
 def test_a_failure_without_a_word() -> None:

@@ -32,7 +32,7 @@ from pellucid.parts import (
     Video,
 )
 from pellucid.providers.mistral import encode
-from pellucid.providers.mistral.encode import nine
+from pellucid.providers.mistral.encode import safe_call_id
 from pellucid.settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 from tests.small_wires import FOREIGN, ROWS, SECRET, assistant, foreign_parts, origin, response_of, sse
 
@@ -45,7 +45,7 @@ def request(*, model: str = "mistral-small-latest", **call: Any) -> dict[str, An
     return encode(ModelCall(model, **call), ROW.for_model(model), origin("mistral", model))
 
 
-def asked(settings: ModelSettings, **call: Any) -> dict[str, Any]:
+def request_fields(settings: ModelSettings, **call: Any) -> dict[str, Any]:
     """What the settings add to the body."""
     plain = request(**call)
     return {name: value for name, value in request(settings=settings, **call).items() if name not in plain}
@@ -63,7 +63,7 @@ def test_the_least_request() -> None:
 
 
 def test_settings_have_their_names() -> None:
-    assert asked(
+    assert request_fields(
         {
             "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop_sequences": ["x"], "cache_key": "k",
             "presence_penalty": 0.1, "frequency_penalty": 0.2, "parallel_tool_calls": False, "user": "nobody",
@@ -76,7 +76,7 @@ def test_settings_have_their_names() -> None:
 
 
 def test_an_extra_body_wins() -> None:
-    assert asked({"thinking": "high", "extra_body": {"reasoning_effort": "max", "safe_prompt": True}}) == {
+    assert request_fields({"thinking": "high", "extra_body": {"reasoning_effort": "max", "safe_prompt": True}}) == {
         "reasoning_effort": "max",
         "safe_prompt": True,
     }
@@ -93,13 +93,13 @@ def test_an_extra_body_wins() -> None:
     ],
 )
 def test_how_much_to_think(level: Any, small: dict[str, Any], magistral: dict[str, Any]) -> None:
-    assert asked({"thinking": level}) == small
-    assert asked({"thinking": level}, model="magistral-medium-2509") == magistral
-    assert asked({"thinking": level}, model="magistral-small-2506") == magistral
+    assert request_fields({"thinking": level}) == small
+    assert request_fields({"thinking": level}, model="magistral-medium-2509") == magistral
+    assert request_fields({"thinking": level}, model="magistral-small-2506") == magistral
 
 
 def test_unasked_nothing_is_said() -> None:
-    assert asked({}) == asked({}, model="magistral-medium-latest") == {}
+    assert request_fields({}) == request_fields({}, model="magistral-medium-latest") == {}
 
 
 # --- tools and output --------------------------------------------------------------------------------------------
@@ -325,8 +325,8 @@ def test_an_id_of_a_call_has_nine_letters_and_digits() -> None:
     _, answer, returned = request(messages=[HELLO, call, result])["messages"]
     assert re.fullmatch("[a-zA-Z0-9]{9}", answer["tool_calls"][0]["id"])
     assert answer["tool_calls"][0]["id"] == returned["tool_call_id"]
-    assert nine("D681PevKs") == "D681PevKs"
-    assert nine("call_1") != nine("call_2")
+    assert safe_call_id("D681PevKs") == "D681PevKs"
+    assert safe_call_id("call_1") != safe_call_id("call_2")
 
 
 def test_a_user_does_not_speak_right_after_a_tool() -> None:

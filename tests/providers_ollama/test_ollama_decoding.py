@@ -181,7 +181,7 @@ def test_so_did_a_single_line() -> None:
 
 def test_an_error_line_in_the_stream() -> None:
     error, response = error_of(ROW, lines(line(thinking="a"), {"error": "the model runner has stopped"}, line("never")))
-    assert (error.kind, error.said) == ("model_error", "the model runner has stopped")
+    assert (error.kind, error.upstream_message) == ("model_error", "the model runner has stopped")
     assert error.message == "the upstream reported an error"
     assert response.parts == [ThinkingPart("a", provider_name=ROW, complete=False)]
 
@@ -189,7 +189,7 @@ def test_an_error_line_in_the_stream() -> None:
 def test_an_error_alone() -> None:
     for data in (lines({"error": '"m" does not support thinking'}), b'{"error": "\\"m\\" does not support thinking"}'):
         error, response = error_of(ROW, data)
-        assert error.said == '"m" does not support thinking'
+        assert error.upstream_message == '"m" does not support thinking'
         assert response.parts == []
 
 

@@ -41,7 +41,7 @@ def request(model: str = "qwen3", **call: Any) -> dict[str, Any]:
     return encode(ModelCall(model, **call), ROW.for_model(model), origin("ollama-native", model))
 
 
-def asked(settings: ModelSettings, model: str = "qwen3") -> dict[str, Any]:
+def request_fields(settings: ModelSettings, model: str = "qwen3") -> dict[str, Any]:
     """What the settings add to the body."""
     plain = request(model)
     return {name: value for name, value in request(model, settings=settings).items() if name not in plain}
@@ -59,7 +59,7 @@ def test_the_least_request_says_whether_to_stream() -> None:
 
 
 def test_settings_are_options() -> None:
-    assert asked(
+    assert request_fields(
         {
             "max_tokens": 9, "temperature": 0, "top_p": 0.9, "top_k": 5, "seed": 7, "stop_sequences": ["x"],
             "presence_penalty": 0.1, "frequency_penalty": 0.2, "logprobs": True, "top_logprobs": 2, "user": "nobody",
@@ -87,16 +87,16 @@ def test_settings_are_options() -> None:
 )
 def test_how_much_to_think(level: Any, qwen: Any, gpt_oss: Any) -> None:
     """charmbracelet/crush#2623: `think value "medium" is not supported for this model`."""
-    assert asked({"thinking": level}) == {"think": qwen}
-    assert asked({"thinking": level}, "gpt-oss:20b") == {"think": gpt_oss}
+    assert request_fields({"thinking": level}) == {"think": qwen}
+    assert request_fields({"thinking": level}, "gpt-oss:20b") == {"think": gpt_oss}
 
 
 def test_unasked_nothing_is_said() -> None:
-    assert asked({}) == asked({}, "gpt-oss:20b") == {}
+    assert request_fields({}) == request_fields({}, "gpt-oss:20b") == {}
 
 
 def test_an_extra_body_wins() -> None:
-    assert asked({"thinking": True, "extra_body": {"think": "max", "keep_alive": "5m"}}) == {
+    assert request_fields({"thinking": True, "extra_body": {"think": "max", "keep_alive": "5m"}}) == {
         "think": "max",
         "keep_alive": "5m",
     }

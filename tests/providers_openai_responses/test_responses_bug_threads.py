@@ -191,4 +191,4 @@ def test_an_error_without_a_code_was_not_an_error() -> None:
     event = {"type": "error", "error": {"type": "server_error", "code": None, "message": "Sorry", "param": None}}
     error = folded(sse(begun(), event)).error
     assert error is not None
-    assert (error.kind, error.said) == ("model_error", "Sorry")
+    assert (error.kind, error.upstream_message) == ("model_error", "Sorry")

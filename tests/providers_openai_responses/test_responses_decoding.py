@@ -590,7 +590,7 @@ FAILED = ended("failed", error={"code": "server_error", "message": "went wrong"}
 def test_an_error_is_told_once_in_whatever_form_it_comes(events: list[dict[str, Any]]) -> None:
     result = folded(sse(begun(), answer(0, "so far")[:4], *events))
     assert result.error is not None
-    assert (result.error.said, result.error.code) == ("went wrong", "server_error")
+    assert (result.error.upstream_message, result.error.code) == ("went wrong", "server_error")
     assert said(result.response) == [("text", "so far")]
     assert result.response is not None
     assert result.response.finish_reason == "error"
@@ -623,7 +623,7 @@ def test_an_end_without_an_explanation_is_an_error(status: str, code: str) -> No
 def test_errors_in_place_of_an_answer(data: bytes) -> None:
     error = folded(data).error
     assert error is not None
-    assert (error.said, error.code) == ("bad", "server_error")
+    assert (error.upstream_message, error.code) == ("bad", "server_error")
 
 
 @pytest.mark.parametrize(

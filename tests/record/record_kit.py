@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.reasoning import Place
-from pellucid.record import Line, Recording, Report, ScopeReport, Signer, Trusted, Verifier
+from pellucid.envelopes.reasoning import ContextPlace
+from pellucid.record import Line, Recording, Report, ScopeReport, Signer, TrustedKeys, Verifier
 from pellucid.storage import Append, ConversationEntry, Store, StoredEnvelope, StoredResponse, StoredSpace
 
 SIGNER = Signer.generate()
@@ -38,26 +38,26 @@ def space(name: str = "room", owner: str = OWNER) -> StoredSpace:
     return StoredSpace(owner=owner, name=name, created_at=1.0, settings=b"{}")
 
 
-def said(seq: int, text: str = "hello", note: bytes = b"{}") -> StoredEnvelope:
+def stored_envelope(seq: int, text: str = "hello", note: bytes = b"{}") -> StoredEnvelope:
     envelope = Envelope(id=f"e{seq}", ts=1, sender="bob", kind="chat", payload={"text": text}, seq=seq)
-    return StoredEnvelope(envelope, 1_700_000_000_000 + seq, Place(), note)
+    return StoredEnvelope(envelope, 1_700_000_000_000 + seq, ContextPlace(), note)
 
 
-def saying(head: int, *texts: str, name: str = "room", **fields: Any) -> Append:
-    envelopes = [said(head + 1 + place, text) for place, text in enumerate(texts)]
-    return Append(owner=OWNER, space=name, expected=head, version=1, envelopes=envelopes, **fields)
+def append_of(head: int, *texts: str, name: str = "room", **fields: Any) -> Append:
+    envelopes = [stored_envelope(head + 1 + place, text) for place, text in enumerate(texts)]
+    return Append(owner=OWNER, space=name, expected_head=head, version=1, envelopes=envelopes, **fields)
 
 
 async def lines_of(store: Store, **which: Any) -> list[Line]:
     lines: list[Line] = []
-    await store.record.tell(lines.append, **which)
+    await store.record.export(lines.append, **which)
     return lines
 
 
 def checked(lines: list[Line], sealed: bool = True, **more: Any) -> tuple[Report, dict[str, ScopeReport]]:
     """What comes of checking them, with the key of the tests."""
     recording = Recording(signers=[SIGNER]) if sealed else None
-    verifier = Verifier(Trusted([SIGNER.public]), recording, **more)
+    verifier = Verifier(TrustedKeys([SIGNER.public]), recording, **more)
     through = [report for line in lines for report in verifier.feed(line)]
     return verifier.end(), {report.scope: report for report in through}
 

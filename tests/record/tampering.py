@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeAlias
 
-from pellucid.record import Entry, digest, follow, genesis
-from pellucid.storage.record import read_more
+from pellucid.record import Entry, content_digest, entry_hash, genesis_hash
+from pellucid.storage.record import decode_more
 
 Row: TypeAlias = dict[str, Any]
 Tables: TypeAlias = dict[str, list[Row]]
@@ -132,7 +132,7 @@ def _scope(tables: Tables, choose: Random, only: Callable[[Row], bool] = lambda 
 
 def rechain(head: Row, chain: list[Row]) -> None:
     """All hashes anew, as if nothing had happened."""
-    hash = genesis(head["owner"], head["scope"])
+    hash = genesis_hash(head["owner"], head["scope"])
     for number, row in enumerate(chain, 1):
         row["number"] = number
         made = row["digest"]
@@ -142,9 +142,9 @@ def rechain(head: Row, chain: list[Row]) -> None:
             kind=row["kind"],
             subject=row["subject"],
             digest=None if made is None else made.hex(),
-            more=read_more(row["more"]),
+            more=decode_more(row["more"]),
         )
-        hash = row["hash"] = follow(hash, entry)
+        hash = row["hash"] = entry_hash(hash, entry)
     head["number"], head["hash"] = len(chain), hash
     head["signed"] = min(head["signed"], len(chain))
     if chain:
@@ -168,7 +168,7 @@ def forge_a_content(tables: Tables, choose: Random) -> None:
     if salt is None:
         raise Nothing
     salt["salt"] = choose.randbytes(16)
-    row["digest"] = digest(salt["salt"], [b"something else"])
+    row["digest"] = content_digest(salt["salt"], [b"something else"])
     rechain(head, chain)
 
 

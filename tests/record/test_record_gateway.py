@@ -19,7 +19,7 @@ from tests.scripted.gateway import Served, serve
 from tests.waiting import wait_until
 
 
-class Kept:
+class StoredGateway:
     """A gateway's file, and the commands that know it."""
 
     def __init__(self, folder: Path, upstream: Upstream) -> None:
@@ -51,13 +51,13 @@ class Kept:
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Kept:
-    return Kept(tmp_path_factory.mktemp("kept"), upstream)
+def stored_gateway(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> StoredGateway:
+    return StoredGateway(tmp_path_factory.mktemp("kept"), upstream)
 
 
 @pytest.fixture(scope="module")
-def gateway(kept: Kept) -> Iterator[Served]:
-    with serve(kept.config) as running:
+def gateway(stored_gateway: StoredGateway) -> Iterator[Served]:
+    with serve(stored_gateway.config) as running:
         yield running
 
 
@@ -71,101 +71,106 @@ def chains(report: Any) -> dict[str, Any]:
     return {chain["scope"]: chain for chain in report["chains"]}
 
 
-def test_from_a_request_to_a_signed_record(gateway: Served, kept: Kept, upstream: Upstream) -> None:
+def test_from_a_request_to_a_signed_record(gateway: Served, stored_gateway: StoredGateway, upstream: Upstream) -> None:
     name = "vllm:" + upstream.plays(say("Let me see.", "It is 42."))
     alone = post(gateway, "/v1/responses", {"model": name, "input": "Why?"}).json["id"]
     talk = post(gateway, "/v1/conversations", {}).json["id"]
     post(gateway, "/v1/responses", {"model": name, "input": "Why?", "conversation": talk})
-    before = set(chains(kept.verified()))
+    before = set(chains(stored_gateway.verified()))
     secret = post(gateway, "/v1/responses", {"model": name, "input": "Between us.", "store": False}).json["id"]
     streamed = post(gateway, "/v1/responses", {"model": name, "input": "Hm?", "store": False, "stream": True})
     assert streamed.events
-    report = kept.verified()
+    report = stored_gateway.verified()
     assert set(chains(report)) == before == {f"response:{alone}", f"conversation:{talk}"}
     assert chains(report)[f"conversation:{talk}"]["contents"] == 4  # it, and its question, thought and answer
-    assert secret not in kept.does("export").stdout
-    wait_until(lambda: all(chain["signed"] == chain["entries"] for chain in kept.verified()["chains"]), "all is signed")
-    assert oct(kept.key.stat().st_mode & 0o777) == "0o600"
+    assert secret not in stored_gateway.does("export").stdout
+    wait_until(
+        lambda: all(chain["signed"] == chain["entries"] for chain in stored_gateway.verified()["chains"]),
+        "all is signed",
+    )
+    assert oct(stored_gateway.key.stat().st_mode & 0o777) == "0o600"
 
 
-def test_what_is_deleted_over_http(gateway: Served, kept: Kept, upstream: Upstream) -> None:
+def test_what_is_deleted_over_http(gateway: Served, stored_gateway: StoredGateway, upstream: Upstream) -> None:
     name = "vllm:" + upstream.plays(say("Hm.", "Yes."))
     id = post(gateway, "/v1/responses", {"model": name, "input": "Why?"}).json["id"]
     assert gateway.request("DELETE", f"/v1/responses/{id}").status == 200
-    chain = chains(kept.verified())[f"response:{id}"]
+    chain = chains(stored_gateway.verified())[f"response:{id}"]
     assert (chain["entries"], chain["contents"], chain["gone"]) == (2, 0, 1)
 
 
-def test_a_record_is_taken_along_and_checked_elsewhere(gateway: Served, kept: Kept, upstream: Upstream) -> None:
+def test_a_record_is_taken_along_and_checked_elsewhere(
+    gateway: Served, stored_gateway: StoredGateway, upstream: Upstream
+) -> None:
     name = "vllm:" + upstream.plays(say("Hm.", "Yes."))
     id = post(gateway, "/v1/responses", {"model": name, "input": "Who is Ann?"}).json["id"]
-    export, public = kept.folder / "export.jsonl", kept.folder / "public.pem"
-    kept.does("export", "--output", str(export))
-    public.write_text(kept.does("key").stdout)
+    export, public = stored_gateway.folder / "export.jsonl", stored_gateway.folder / "public.pem"
+    stored_gateway.does("export", "--output", str(export))
+    public.write_text(stored_gateway.does("key").stdout)
     assert "PRIVATE" not in public.read_text()
-    told = kept.does("verify", "--public-key", str(public), str(export)).stdout
+    told = stored_gateway.does("verify", "--public-key", str(public), str(export)).stdout
     assert f"response:{id}: 1 entry, 1 content there; signed up to 1 (checkpoint" in told
-    assert "with the key in the export itself" in kept.does("verify", str(export)).stdout
+    assert "with the key in the export itself" in stored_gateway.does("verify", str(export)).stdout
     assert "Who is Ann?" in export.read_text() or "content_base64" in export.read_text()
     # Its checkpoints must be in the record from then on.
-    kept.does("verify", "--known", str(export))
-    small = kept.folder / "small.jsonl"
-    kept.does("export", "--scope", f"response:{id}", "--output", str(small))
-    assert kept.verified(str(small))["scopes"] == 1
+    stored_gateway.does("verify", "--known", str(export))
+    small = stored_gateway.folder / "small.jsonl"
+    stored_gateway.does("export", "--scope", f"response:{id}", "--output", str(small))
+    assert stored_gateway.verified(str(small))["scopes"] == 1
     small.write_bytes(small.read_bytes().replace(b'"kind":"response"', b'"kind":"envelope"'))
-    wrong = kept.verified(str(small), status=1)
+    wrong = stored_gateway.verified(str(small), status=1)
     assert [(one["what"], one["entry"]) for one in wrong["findings"]] == [("entry", 1)]
     small.write_bytes(b"{}\n")
-    assert "line 1 is none of a record" in kept.does("verify", str(small), status=2).stderr
+    assert "line 1 is none of a record" in stored_gateway.does("verify", str(small), status=2).stderr
 
 
-def test_what_is_not_there_is_not_whole(gateway: Served, kept: Kept) -> None:
+def test_what_is_not_there_is_not_whole(gateway: Served, stored_gateway: StoredGateway) -> None:
     """A mistyped name, or another's home, must not be told that all is well."""
-    assert "nothing of space:reveiw" in kept.does("verify", "--scope", "space:reveiw", status=2).stderr
-    assert "nothing of nobody" in kept.does("verify", "--json", "--owner", "nobody", status=2).stderr
-    elsewhere = kept.folder / "elsewhere" / "kept.sqlite"
+    assert "nothing of space:reveiw" in stored_gateway.does("verify", "--scope", "space:reveiw", status=2).stderr
+    assert "nothing of nobody" in stored_gateway.does("verify", "--json", "--owner", "nobody", status=2).stderr
+    elsewhere = stored_gateway.folder / "elsewhere" / "kept.sqlite"
     for command in ("verify", "export"):
-        assert "there is no store" in kept.does(command, "--store", f"sqlite:///{elsewhere}", status=2).stderr
+        assert "there is no store" in stored_gateway.does(command, "--store", f"sqlite:///{elsewhere}", status=2).stderr
     assert not elsewhere.parent.exists()
 
 
-def test_what_is_erased_by_a_command(gateway: Served, kept: Kept, upstream: Upstream) -> None:
+def test_what_is_erased_by_a_command(gateway: Served, stored_gateway: StoredGateway, upstream: Upstream) -> None:
     name = "vllm:" + upstream.plays(say("Hm.", "Yes."))
     talk = post(gateway, "/v1/conversations", {}).json["id"]
     asked = {"model": name, "input": "Why?", "conversation": talk}
     first, second = (post(gateway, "/v1/responses", asked).json["id"] for _ in range(2))
-    assert kept.does("erase", f"conversation:{talk}", first).stdout == "1 content erased.\n"
-    assert "nothing was erased" in kept.does("erase", f"conversation:{talk}", first, status=2).stderr
+    assert stored_gateway.does("erase", f"conversation:{talk}", first).stdout == "1 content erased.\n"
+    assert "nothing was erased" in stored_gateway.does("erase", f"conversation:{talk}", first, status=2).stderr
     assert gateway.request("GET", f"/v1/responses/{first}").status == 404
     assert gateway.request("GET", f"/v1/responses/{second}").status == 200
-    kept.does("erase", f"conversation:{talk}")
-    chain = chains(kept.verified("--scope", f"conversation:{talk}"))[f"conversation:{talk}"]
+    stored_gateway.does("erase", f"conversation:{talk}")
+    chain = chains(stored_gateway.verified("--scope", f"conversation:{talk}"))[f"conversation:{talk}"]
     assert (chain["contents"], chain["gone"]) == (0, 8)
-    assert "the record has no space:none" in kept.does("erase", "space:none", status=2).stderr
+    assert "the record has no space:none" in stored_gateway.does("erase", "space:none", status=2).stderr
 
 
-def test_what_was_changed_is_named(kept: Kept, gateway: Served, upstream: Upstream) -> None:
+def test_what_was_changed_is_named(stored_gateway: StoredGateway, gateway: Served, upstream: Upstream) -> None:
     name = "vllm:" + upstream.plays(say("Hm.", "Yes."))
     id = post(gateway, "/v1/responses", {"model": name, "input": "Why?"}).json["id"]
-    kept.sql("UPDATE responses SET status = 'failed' WHERE id = ?", id)
-    told = kept.does("verify", status=1).stdout
+    stored_gateway.sql("UPDATE responses SET status = 'failed' WHERE id = ?", id)
+    told = stored_gateway.does("verify", status=1).stdout
     assert "1 thing wrong:" in told
     assert f"response:{id}: the content of entry 1 (response {id}) is not what was recorded" in told
-    kept.sql("UPDATE responses SET status = 'completed' WHERE id = ?", id)
-    assert kept.verified()["right"]
+    stored_gateway.sql("UPDATE responses SET status = 'completed' WHERE id = ?", id)
+    assert stored_gateway.verified()["right"]
 
 
-def test_another_key_is_not_this_gateways(kept: Kept, gateway: Served, tmp_path: Path) -> None:
+def test_another_key_is_not_this_gateways(stored_gateway: StoredGateway, gateway: Served, tmp_path: Path) -> None:
     other = tmp_path / "other.pem"
     other.write_text(public_pem(Signer.generate().public))
-    findings = kept.verified("--public-key", str(other), status=1)["findings"]
+    findings = stored_gateway.verified("--public-key", str(other), status=1)["findings"]
     assert "key" in {finding["what"] for finding in findings}
     other.write_text("no key")
-    assert "it must hold Ed25519 keys" in kept.does("verify", "--public-key", str(other), status=2).stderr
+    assert "it must hold Ed25519 keys" in stored_gateway.does("verify", "--public-key", str(other), status=2).stderr
 
 
 def test_nothing_is_recorded_where_the_configuration_says_so(upstream: Upstream, tmp_path: Path) -> None:
-    off = Kept(tmp_path, upstream)
+    off = StoredGateway(tmp_path, upstream)
     with serve({**off.config, "record": {"enabled": False}}) as gateway:
         post(gateway, "/v1/responses", {"model": "vllm:" + upstream.plays(say("Hm.", "Yes.")), "input": "Why?"})
     report = off.verified()

@@ -24,7 +24,7 @@ async def test_nothing_is_read_through(tmp_path: Path) -> None:
             for statement in value.values() if isinstance(value, dict) else [value]:
                 if not isinstance(statement, Statement):
                     continue
-                text = statement.on(_DIALECT).text
+                text = statement.compile_for(_DIALECT).text
                 for *_, step in database.execute("EXPLAIN QUERY PLAN " + text, [None] * text.count("?")):
                     # The first of an index is no scan, whatever SQLite calls it.
                     assert not step.startswith("SCAN record_") or "LIMIT" in text, (text, step)

@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from pellucid.record import Recording
-from pellucid.storage import AlreadyStored, Overtaken, Store, StoredConversation, open_store
+from pellucid.storage import AlreadyStored, AppendConflict, Store, StoredConversation, open_store
 from tests.empty_stores import SHARED
-from tests.record.record_kit import OWNER, SIGNER, check, checked, entry, lines_of, response, saying, space
+from tests.record.record_kit import OWNER, SIGNER, append_of, check, checked, entry, lines_of, response, space
 from tests.storage.storage_kit import ROOT
 
 pytestmark = pytest.mark.anyio
@@ -47,9 +47,9 @@ async def test_two_that_write_into_one_scope_at_once(url: str) -> None:
             head = await store.spaces.head(OWNER, "room")
             assert head is not None
             try:
-                await store.spaces.append(saying(head.head, "one", "two"))
+                await store.spaces.append(append_of(head.head, "one", "two"))
                 said += 1
-            except Overtaken:
+            except AppendConflict:
                 await asyncio.sleep(0)
 
     async def sign(store: Store) -> None:
@@ -194,10 +194,10 @@ async def test_what_follows_it_is_not_signed_either_until_somebody_accepts_it(ur
     stranger, store = await open_store(url), await open_store(url, recording=recording())
     for one in (store, stranger):
         await one.spaces.put(space(), [])
-    await store.spaces.append(saying(0, "one"))
+    await store.spaces.append(append_of(0, "one"))
     await store.record.sign()
-    await stranger.spaces.append(saying(1, "forged"))
-    await store.spaces.append(saying(2, "three"))
+    await stranger.spaces.append(append_of(1, "forged"))
+    await store.spaces.append(append_of(2, "three"))
     done = await store.record.sign()
     assert (done.signed, done.refused) == (0, 1)
     report, _ = checked(await lines_of(store))

@@ -11,23 +11,35 @@ from pellucid.record import CheckpointLine, EntryLine, Recording, ScopeLine, Unr
 from pellucid.storage import (
     AlreadyStored,
     Append,
-    Overtaken,
+    AppendConflict,
     Store,
     StoredChat,
     StoredConversation,
     open_store,
 )
-from tests.record.record_kit import OWNER, SIGNER, Clock, check, checked, entry, lines_of, response, said, saying, space
+from tests.record.record_kit import (
+    OWNER,
+    SIGNER,
+    Clock,
+    append_of,
+    check,
+    checked,
+    entry,
+    lines_of,
+    response,
+    space,
+    stored_envelope,
+)
 
 pytestmark = pytest.mark.anyio
 
 
-async def told(store: Store, scope: str) -> list[tuple[str, str, bool]]:
+async def entries_of(store: Store, scope: str) -> list[tuple[str, str, bool]]:
     """Kind and subject of a scope's entries, and whether the content is there."""
     await check(store)
     lines = await lines_of(store, scope=scope)
     entries = [line for line in lines if isinstance(line, EntryLine)]
-    assert all((line.salt is None) == (line.kept is None) for line in entries)
+    assert all((line.salt is None) == (line.content_bytes is None) for line in entries)
     return [(line.kind, line.subject, line.salt is not None) for line in entries]
 
 
@@ -37,9 +49,9 @@ async def test_a_response_that_is_over(store: Store) -> None:
     await store.responses.put(one)  # who did not hear that it was done asks again
     with pytest.raises(AlreadyStored):
         await store.responses.put(replace(one, header=b"other"))
-    assert await told(store, "response:r") == [("response", "r", True)]
+    assert await entries_of(store, "response:r") == [("response", "r", True)]
     (line,) = [line for line in await lines_of(store) if isinstance(line, EntryLine)]
-    kept = line.kept
+    kept = line.content_bytes
     assert kept is not None
     assert b'{"a":1}' in kept
     assert kept.endswith(b"\0\xff")
@@ -48,12 +60,12 @@ async def test_a_response_that_is_over(store: Store) -> None:
 async def test_one_that_runs_in_the_background_when_it_has_ended(store: Store) -> None:
     begun = response("r", status="in_progress", background=True)
     await store.responses.begin(begun, 1)
-    assert await told(store, "response:r") == []
+    assert await entries_of(store, "response:r") == []
     over = replace(begun, status="completed", header=b"{}")
     assert await store.responses.finish(over, [], 1)
     assert await store.responses.finish(over, [], 1)
     assert not await store.responses.finish(replace(over, status="failed"), [], 1)
-    assert await told(store, "response:r") == [("response", "r", True)]
+    assert await entries_of(store, "response:r") == [("response", "r", True)]
 
 
 async def test_what_it_adds_to_its_conversation(store: Store, clock: Clock) -> None:
@@ -61,7 +73,7 @@ async def test_what_it_adds_to_its_conversation(store: Store, clock: Clock) -> N
     await store.conversations.append(OWNER, "c", [entry("one"), entry("two")])
     added = [entry("two", b'"other"'), entry("three"), entry("three", b'"other"')]
     await store.responses.put(response("r", conversation_id="c"), ["three"], added)
-    assert await told(store, "conversation:c") == [
+    assert await entries_of(store, "conversation:c") == [
         ("item", "one", True),
         ("item", "two", True),
         ("response", "r", True),
@@ -71,10 +83,10 @@ async def test_what_it_adds_to_its_conversation(store: Store, clock: Clock) -> N
     with pytest.raises(AlreadyStored):
         await store.conversations.append(OWNER, "c", [entry("four"), entry("one")])
     assert await store.conversations.delete_entry(OWNER, "c", "two")
-    assert (await told(store, "conversation:c"))[-1] == ("deleted", "two", False)
+    assert (await entries_of(store, "conversation:c"))[-1] == ("deleted", "two", False)
     await store.conversations.append(OWNER, "c", [entry("two")])
     assert await store.conversations.delete(OWNER, "c")
-    assert await told(store, "conversation:c") == [
+    assert await entries_of(store, "conversation:c") == [
         ("item", "one", False),
         ("item", "two", False),
         ("response", "r", True),
@@ -94,10 +106,10 @@ async def test_a_chat(store: Store, clock: Clock) -> None:
     assert kept is not None
     await store.chats.begin_turn(kept, replace(turn, id="t2", previous_id="t1"), 1)
     await store.responses.finish(replace(turn, id="t2", previous_id="t1", status="failed"), [], 1)
-    assert await told(store, "conversation:chat") == [("response", "t1", True), ("response", "t2", True)]
+    assert await entries_of(store, "conversation:chat") == [("response", "t1", True), ("response", "t2", True)]
     await store.responses.delete(OWNER, "t1")
     await store.chats.delete(OWNER, "chat")
-    assert await told(store, "conversation:chat") == [
+    assert await entries_of(store, "conversation:chat") == [
         ("response", "t1", False),
         ("response", "t2", False),
         ("deleted", "t1", False),
@@ -119,14 +131,14 @@ async def test_what_has_expired_and_what_was_a_tenants(store: Store, clock: Cloc
     await check(store)  # what is due, and still there
     assert await store.expire(clock.now) == 4
     gone = ("expired", "", False)
-    assert await told(store, "conversation:c") == [("item", "one", False), ("item", "two", False), gone]
-    assert await told(store, "conversation:talk") == [("response", "a", False), ("response", "b", False), gone]
-    assert await told(store, "response:alone") == [("response", "alone", False), ("expired", "alone", False)]
+    assert await entries_of(store, "conversation:c") == [("item", "one", False), ("item", "two", False), gone]
+    assert await entries_of(store, "conversation:talk") == [("response", "a", False), ("response", "b", False), gone]
+    assert await entries_of(store, "response:alone") == [("response", "alone", False), ("expired", "alone", False)]
     await store.spaces.put(space(), [])
-    await store.spaces.append(saying(0, "one", "two"))
+    await store.spaces.append(append_of(0, "one", "two"))
     await store.erase(OWNER)
-    assert await told(store, "response:stays") == [("response", "stays", False), ("erased", "stays", False)]
-    assert await told(store, "space:room") == [
+    assert await entries_of(store, "response:stays") == [("response", "stays", False), ("erased", "stays", False)]
+    assert await entries_of(store, "space:room") == [
         ("envelope", "1", False),
         ("envelope", "2", False),
         ("deleted", "", False),
@@ -135,15 +147,15 @@ async def test_what_has_expired_and_what_was_a_tenants(store: Store, clock: Cloc
 
 async def test_a_space(store: Store) -> None:
     await store.spaces.put(space(), [])
-    await store.spaces.append(saying(0, "one", "two"))
-    redacted = said(3, note=b'{"redacted":["mail","card","mail"]}')
-    await store.spaces.append(Append(owner=OWNER, space="room", expected=2, version=1, envelopes=[redacted]))
-    with pytest.raises(Overtaken):
-        await store.spaces.append(saying(0, "late"))
-    assert await told(store, "space:room") == [("envelope", str(seq), True) for seq in (1, 2, 3)]
-    assert await store.spaces.erase(OWNER, "room", [2, 9], at=1_700_000_000_500) == 1
-    assert await store.spaces.erase(OWNER, "room", [2], at=1_700_000_000_600) == 0
-    assert await told(store, "space:room") == [
+    await store.spaces.append(append_of(0, "one", "two"))
+    redacted = stored_envelope(3, note=b'{"redacted":["mail","card","mail"]}')
+    await store.spaces.append(Append(owner=OWNER, space="room", expected_head=2, version=1, envelopes=[redacted]))
+    with pytest.raises(AppendConflict):
+        await store.spaces.append(append_of(0, "late"))
+    assert await entries_of(store, "space:room") == [("envelope", str(seq), True) for seq in (1, 2, 3)]
+    assert await store.spaces.erase(OWNER, "room", [2, 9], at_ms=1_700_000_000_500) == 1
+    assert await store.spaces.erase(OWNER, "room", [2], at_ms=1_700_000_000_600) == 0
+    assert await entries_of(store, "space:room") == [
         ("envelope", "1", True),
         ("envelope", "2", False),
         ("envelope", "3", True),
@@ -151,12 +163,12 @@ async def test_a_space(store: Store) -> None:
     ]
     entries = [line for line in await lines_of(store) if isinstance(line, EntryLine)]
     assert [line.more for line in entries] == [{}, {}, {"redacted": ["card", "mail"]}, {"ends": [[2, 2]]}]
-    assert b"two" not in (entries[3].kept or b"two")
+    assert b"two" not in (entries[3].content_bytes or b"two")
 
 
 async def test_a_space_that_is_not_recorded(store: Store) -> None:
     await store.spaces.put(space(), [])
-    await store.spaces.append(saying(0, "one", recorded=False))
+    await store.spaces.append(append_of(0, "one", recorded=False))
     assert await check(store) == {}
 
 
@@ -164,12 +176,12 @@ async def test_several_spaces_in_one_transaction(store: Store) -> None:
     names = [f"room{number}" for number in range(4)]
     for name in names:
         await store.spaces.put(space(name), [])
-    await asyncio.gather(*(store.spaces.append(saying(0, "one", "two", name=name)) for name in names))
+    await asyncio.gather(*(store.spaces.append(append_of(0, "one", "two", name=name)) for name in names))
     assert {scope: one.contents for scope, one in (await check(store)).items()} == {f"space:{n}": 2 for n in names}
 
 
 async def test_nothing_is_recorded_where_that_is_off(url: str, clock: Clock) -> None:
-    store = await open_store(url, clock=clock, recording=Recording(enabled=False))
+    store = await open_store(url, clock=clock, recording=Recording(is_enabled=False))
     try:
         await store.responses.put(response("r"))
         lines = await lines_of(store)
@@ -185,7 +197,7 @@ async def test_what_was_recorded_is_forgotten_also_where_nothing_is_recorded_any
         return
     for recording in (Recording(signers=[SIGNER]), Recording(False, [SIGNER])):
         store = await open_store(url, clock=clock, recording=recording)
-        if recording.enabled:
+        if recording.is_enabled:
             await store.responses.put(response("r"))
         else:
             await store.responses.delete(OWNER, "r")
@@ -208,8 +220,8 @@ async def test_what_is_erased_by_its_name(store: Store, clock: Clock) -> None:
     await store.responses.put(response("r", conversation_id="c"), [], [entry("one"), entry("two")])
     await store.responses.put(response("other"))
     await store.spaces.put(space(), [])
-    await store.spaces.append(saying(0, "one", "two"))
-    assert await store.record.owners("conversation:c") == (OWNER,)
+    await store.spaces.append(append_of(0, "one", "two"))
+    assert await store.record.owners_of("conversation:c") == (OWNER,)
     assert await store.record.erase(OWNER, "conversation:c", ["other", "one", "nothing", "nul\0"]) == 0
     assert await store.record.erase(OWNER, "conversation:c", ["other", "one", "nothing"]) == 1
     assert await store.record.erase(OWNER, "conversation:c") == 2
@@ -222,7 +234,7 @@ async def test_what_is_erased_by_its_name(store: Store, clock: Clock) -> None:
     assert await store.record.erase(OWNER, "space:room") == 1
     left = await store.spaces.page(OWNER, "room")
     assert [(one.envelope.payload, one.envelope.extra) for one in left] == [({}, {"erased": True})] * 2
-    assert [kind for kind, _, _ in await told(store, "conversation:c")] == [
+    assert [kind for kind, _, _ in await entries_of(store, "conversation:c")] == [
         "response",
         "item",
         "item",
@@ -230,17 +242,17 @@ async def test_what_is_erased_by_its_name(store: Store, clock: Clock) -> None:
         "erased",
         "erased",
     ]
-    assert await told(store, "response:other") == [("response", "other", False), ("erased", "other", False)]
+    assert await entries_of(store, "response:other") == [("response", "other", False), ("erased", "other", False)]
 
 
 async def test_checkpoints(store: Store, clock: Clock) -> None:
     await store.responses.put(response("a"))
     await store.responses.put(response("b", "bob"))
-    assert store.record.recording.waiting == 2
+    assert store.record.recording.unsigned_count == 2
     assert (await store.record.sign()).signed == 2
     before = store.transactions
     assert (await store.record.sign()).signed == 0
-    assert (store.transactions, store.record.recording.waiting) == (before, 0)
+    assert (store.transactions, store.record.recording.unsigned_count) == (before, 0)
     clock.now += 60
     await store.responses.delete(OWNER, "a")
     assert (await store.record.sign()).signed == 1

@@ -18,7 +18,7 @@ from pellucid.record import EntryLine, Recording, Report
 from pellucid.storage import Append, Store, StoredConversation, open_store
 from tests.empty_stores import POSTGRESQL
 from tests.examples import costly
-from tests.record.record_kit import OWNER, SIGNER, Clock, checked, entry, lines_of, response, said, space
+from tests.record.record_kit import OWNER, SIGNER, Clock, checked, entry, lines_of, response, space, stored_envelope
 from tests.record.tampering import KEYS, TAMPERINGS, Nothing, Tables, Tampering, tampered
 
 Step = Callable[[Store, Clock, Random, int], Awaitable[object]]
@@ -38,8 +38,8 @@ async def say(store: Store, clock: Clock, choose: Random, step: int) -> None:
     head = await store.spaces.head(OWNER, "room")
     assert head is not None
     seqs = range(head.head + 1, head.head + 1 + choose.randrange(1, 4))
-    envelopes = [said(seq, choose.choice(["one", "two"])) for seq in seqs]
-    at_head = Append(owner=OWNER, space="room", expected=head.head, version=head.version, envelopes=envelopes)
+    envelopes = [stored_envelope(seq, choose.choice(["one", "two"])) for seq in seqs]
+    at_head = Append(owner=OWNER, space="room", expected_head=head.head, version=head.version, envelopes=envelopes)
     await store.spaces.append(at_head)
 
 
@@ -55,7 +55,7 @@ async def take_away(store: Store, clock: Clock, choose: Random, step: int) -> No
             await store.conversations.delete_entry(OWNER, choose.choice(["c1", "c2"]), f"i{choose.randrange(step + 1)}")
         case 2:
             seqs = [choose.randrange(1, 8) for _ in range(4)]
-            await store.spaces.erase(OWNER, "room", seqs, at=int(clock.now * 1000))
+            await store.spaces.erase(OWNER, "room", seqs, at_ms=int(clock.now * 1000))
         case 3:
             await store.expire(clock.now)
         case 4:

@@ -16,30 +16,30 @@ from msgspec.structs import asdict, replace
 from pellucid.errors import ConfigError, RequestError
 from pellucid.record import (
     Begin,
+    ChainHead,
     Checkpoint,
     CheckpointLine,
     Entry,
     EntryLine,
-    Head,
     KeyLine,
     Line,
     Recording,
     ScopeLine,
     Signer,
-    Trusted,
+    TrustedKeys,
     Verifier,
-    canonical,
-    digest,
-    follow,
-    framed,
-    genesis,
-    signed,
+    canonical_json,
+    content_digest,
+    entry_hash,
+    frame_content,
+    genesis_hash,
+    sign_checkpoint,
 )
-from pellucid.record.keys import Signed, key_id, public_pem, read_signers
+from pellucid.record.keys import SignedCheckpoint, key_id, parse_pem_keys, public_pem
 from pellucid.record.lines import decode_line, encode_line
 from pellucid.storage import open_store
 from tests.examples import costly
-from tests.record.record_kit import OWNER, SIGNER, Clock, checked, lines_of, response, saying, space
+from tests.record.record_kit import OWNER, SIGNER, Clock, append_of, checked, lines_of, response, space
 
 
 @cache
@@ -50,14 +50,14 @@ def whole() -> tuple[Line, ...]:
         clock = Clock()
         store = await open_store("sqlite://", clock=clock, recording=Recording(signers=[SIGNER]))
         await store.spaces.put(space(), [])
-        await store.spaces.append(saying(0, *"abcde"))
+        await store.spaces.append(append_of(0, *"abcde"))
         await store.record.sign()
         clock.now += 1
-        await store.spaces.append(saying(5, *"fghij"))
+        await store.spaces.append(append_of(5, *"fghij"))
         await store.responses.put(response("r", "bob", log=b"\xff"))
         await store.record.sign()
-        await store.spaces.append(saying(10, *"kl"))
-        await store.spaces.erase(OWNER, "room", [3], at=int(clock.now * 1000))
+        await store.spaces.append(append_of(10, *"kl"))
+        await store.spaces.erase(OWNER, "room", [3], at_ms=int(clock.now * 1000))
         lines = await lines_of(store, keys=[KeyLine(id=key_id(SIGNER.public), pem=public_pem(SIGNER.public))])
         await store.aclose()
         return tuple(lines)
@@ -78,7 +78,7 @@ def room(number: int) -> Any:
     return lambda line: line is wanted
 
 
-def found(lines: list[Line], **more: Any) -> list[tuple[str, str | None, int | None]]:
+def findings_of(lines: list[Line], **more: Any) -> list[tuple[str, str | None, int | None]]:
     report, _ = checked(lines, **more)
     return [(finding.what, finding.scope, finding.entry) for finding in report.findings]
 
@@ -103,14 +103,14 @@ def test_an_entry_that_was_changed_is_the_one_that_is_named(change: dict[str, An
     for number in (1, 4, 12):
         lines = changed(room(number), lambda line: replace(line, **change))
         wanted = [("entry", ROOM, number)] + [("head", ROOM, None)] * (number == 1 and "at" in change)
-        assert found(lines) == wanted
+        assert findings_of(lines) == wanted
 
 
 def test_a_content_that_was_changed() -> None:
     for change in ({"content": "other"}, {"salt": "00" * 16}):
         lines = changed(room(4), lambda line, change=change: replace(line, **change))
-        assert found(lines) == [("content", ROOM, 4)]
-    assert found(changed(room(4), lambda line: replace(line, digest=OTHER))) == [
+        assert findings_of(lines) == [("content", ROOM, 4)]
+    assert findings_of(changed(room(4), lambda line: replace(line, digest=OTHER))) == [
         ("entry", ROOM, 4),
         ("content", ROOM, 4),
     ]
@@ -119,16 +119,16 @@ def test_a_content_that_was_changed() -> None:
 def test_a_content_that_is_gone_without_a_word() -> None:
     for change in ({"salt": None, "content": None}, {"salt": None}, {"content": None}):
         lines = changed(room(4), lambda line, change=change: replace(line, **change))
-        assert found(lines) == [("gone", ROOM, 4)]
+        assert findings_of(lines) == [("gone", ROOM, 4)]
 
 
 def test_a_content_that_should_be_gone() -> None:
-    assert found(changed(room(3), lambda line: replace(line, salt="00" * 16))) == [("kept", ROOM, 3)]
+    assert findings_of(changed(room(3), lambda line: replace(line, salt="00" * 16))) == [("kept", ROOM, 3)]
 
 
 def test_an_entry_that_is_left_out() -> None:
-    assert found(changed(room(4), lambda line: None)) == [("missing", ROOM, 4), ("cut", None, None)]
-    last = found(changed(room(13), lambda line: None))
+    assert findings_of(changed(room(4), lambda line: None)) == [("missing", ROOM, 4), ("cut", None, None)]
+    last = findings_of(changed(room(13), lambda line: None))
     # Its being erased has no reason any more, either.
     assert last == [("gone", ROOM, 3), ("missing", ROOM, 13), ("cut", None, None)]
 
@@ -136,23 +136,23 @@ def test_an_entry_that_is_left_out() -> None:
 def test_entries_that_changed_places() -> None:
     four, five = (next(line for line in whole() if room(number)(line)) for number in (4, 5))
     moved = [five if line is four else four if line is five else line for line in whole()]
-    assert {(what, entry) for what, _, entry in found(moved)} >= {("missing", 4), ("entry", 4)}
+    assert {(what, entry) for what, _, entry in findings_of(moved)} >= {("missing", 4), ("entry", 4)}
     # Each with the other's number.
     assert isinstance(four, EntryLine)
     assert isinstance(five, EntryLine)
     new = {4: replace(five, number=4), 5: replace(four, number=5)}
     lines = changed(lambda line: line in (four, five), lambda line: new[line.number])
-    assert [(what, entry) for what, _, entry in found(lines)][:2] == [("entry", 4), ("entry", 5)]
+    assert [(what, entry) for what, _, entry in findings_of(lines)][:2] == [("entry", 4), ("entry", 5)]
 
 
 def rewritten(lines: list[Line], scope: str = ROOM) -> list[Line]:
     """All hashes of a scope anew, by somebody without the key."""
     made: list[Line] = []
     entries = [line for line in lines if isinstance(line, EntryLine) and line.kind != "response"]
-    hash = genesis(OWNER, scope)
+    hash = genesis_hash(OWNER, scope)
     new: dict[int, EntryLine] = {}
     for number, old in enumerate(entries, 1):
-        hash = follow(hash, replace(old, number=number).entry)
+        hash = entry_hash(hash, replace(old, number=number).entry)
         new[id(old)] = replace(old, number=number, hash=hash.hex())
     for line in lines:
         if isinstance(line, ScopeLine) and line.scope == scope:
@@ -165,10 +165,10 @@ def test_a_chain_that_was_written_anew() -> None:
     for number, first in ((2, 1), (7, 6)):
         lines = rewritten(changed(room(number), lambda line: replace(line, subject="other")))
         # What was signed before holds.
-        assert found(lines)[0] == ("rewritten", ROOM, first)
-        assert ("seal", ROOM, 13) in found(lines)
+        assert findings_of(lines)[0] == ("rewritten", ROOM, first)
+        assert ("seal", ROOM, 13) in findings_of(lines)
     # What no checkpoint covers is known by its seal.
-    assert found(rewritten(changed(room(12), lambda line: replace(line, at=5)))) == [("seal", ROOM, 13)]
+    assert findings_of(rewritten(changed(room(12), lambda line: replace(line, at=5)))) == [("seal", ROOM, 13)]
 
 
 def test_an_end_that_was_cut_off() -> None:
@@ -176,14 +176,14 @@ def test_an_end_that_was_cut_off() -> None:
         return rewritten([line for line in whole() if not any(room(n)(line) for n in range(kept + 1, 14))])
 
     # The erasure goes with it, so something is gone without a word.
-    assert ("seal", ROOM, 12) in found(cut(12))
-    assert ("missing", ROOM, 8) in found(cut(7))
+    assert ("seal", ROOM, 12) in findings_of(cut(12))
+    assert ("missing", ROOM, 8) in findings_of(cut(7))
 
 
 def test_a_scope_that_vanished() -> None:
     lines = [line for line in whole() if not (isinstance(line, ScopeLine) and line.scope == "response:r")]
     lines = [line for line in lines if not (isinstance(line, EntryLine) and line.kind == "response")]
-    assert ("vanished", "response:r", None) in found(lines)
+    assert ("vanished", "response:r", None) in findings_of(lines)
 
 
 def test_checkpoints() -> None:
@@ -191,7 +191,7 @@ def test_checkpoints() -> None:
     assert [(line.owner, line.number, line.serial) for line in marks] == [("ann", 1, 1), ("ann", 2, 2), ("bob", 1, 3)]
 
     def without(gone: CheckpointLine) -> list[tuple[str, str | None, int | None]]:
-        return found([line for line in whole() if line is not gone])
+        return findings_of([line for line in whole() if line is not gone])
 
     assert [what for what, _, _ in without(marks[0])] == ["checkpoint", "checkpoint", "cut"]
     assert ("checkpoint", ROOM, None) in without(marks[1])
@@ -207,11 +207,11 @@ def test_checkpoints() -> None:
         ({"checkpoint": replace(second, key="0" * 16)}, "key"),
     ):
         lines = changed(lambda line: line is marks[1], lambda line, change=change: replace(line, **change))
-        assert what in {what for what, _, _ in found(lines)}
+        assert what in {what for what, _, _ in findings_of(lines)}
 
 
 def test_another_key_is_not_trusted_and_its_own_word_is_told() -> None:
-    verifier = Verifier(Trusted([Signer.generate().public]))
+    verifier = Verifier(TrustedKeys([Signer.generate().public]))
     for line in whole():
         verifier.feed(line)
     assert {finding.what for finding in verifier.end().findings} >= {"key"}
@@ -224,32 +224,32 @@ def test_another_key_is_not_trusted_and_its_own_word_is_told() -> None:
 
 def test_what_was_known_before_must_be_there() -> None:
     known = [
-        Signed(line.checkpoint, line.signature)
+        SignedCheckpoint(line.checkpoint, line.signature)
         for line in whole()
         if isinstance(line, CheckpointLine) and line.checkpoint is not None
     ]
     assert checked(list(whole()), known=known)[0].findings == ()
-    other = signed(SIGNER, replace(known[1].checkpoint, at=5))
+    other = sign_checkpoint(SIGNER, replace(known[1].checkpoint, at=5))
     report, _ = checked(list(whole()), known=[other])
     assert [(finding.what, finding.owner, finding.checkpoint) for finding in report.findings] == [("known", "ann", 2)]
 
 
 def test_what_is_cut_off_or_put_together() -> None:
     lines = list(whole())
-    assert "cut" in {what for what, _, _ in found(lines[:-1])}
-    assert "cut" in {what for what, _, _ in found(lines[:5] + lines[6:])}
-    assert "cut" in {what for what, _, _ in found(lines[1:])} or found(lines[1:])
-    assert "cut" in {what for what, _, _ in found([*lines, *lines])}
-    assert found([]) == [("cut", None, None)]
-    assert "entry" in {what for what, _, _ in found([line for line in lines if not isinstance(line, ScopeLine)])}
+    assert "cut" in {what for what, _, _ in findings_of(lines[:-1])}
+    assert "cut" in {what for what, _, _ in findings_of(lines[:5] + lines[6:])}
+    assert "cut" in {what for what, _, _ in findings_of(lines[1:])} or findings_of(lines[1:])
+    assert "cut" in {what for what, _, _ in findings_of([*lines, *lines])}
+    assert findings_of([]) == [("cut", None, None)]
+    assert "entry" in {what for what, _, _ in findings_of([line for line in lines if not isinstance(line, ScopeLine)])}
 
 
 def test_numbers_that_nobody_has() -> None:
     """No number makes it count for long, or take much memory."""
     for number in (0, -5, 10**15):
-        assert found(changed(room(4), lambda line, number=number: replace(line, number=number)))
+        assert findings_of(changed(room(4), lambda line, number=number: replace(line, number=number)))
     for ends in ([[1, 10**15]], [[0, 1]], [[2, 1]], [["a", "b"]], [1], "all", [[True, True]]):
-        assert ("entry", ROOM, 13) in found(
+        assert ("entry", ROOM, 13) in findings_of(
             changed(room(13), lambda line, ends=ends: replace(line, more={"ends": ends}))
         )
 
@@ -273,7 +273,7 @@ def test_any_byte_of_an_export(data: Any) -> None:
     meant = [line for line in whole() if not isinstance(line, Begin | KeyLine)]
     if [line for line in lines if not isinstance(line, Begin | KeyLine)] == meant:
         return  # the same in other words; or about what nobody vouches for: when it was written, and the key itself
-    assert found(lines), bytes(text).splitlines()[bytes(text[:at]).count(b"\n")]
+    assert findings_of(lines), bytes(text).splitlines()[bytes(text[:at]).count(b"\n")]
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
@@ -287,7 +287,7 @@ def test_what_is_no_record_is_refused(data: bytes) -> None:
 def test_lines_in_any_order_are_not_fallen_over(choose: Random) -> None:
     lines = list(whole())
     choose.shuffle(lines)
-    for what, _, _ in found(lines):
+    for what, _, _ in findings_of(lines):
         assert what
 
 
@@ -309,20 +309,22 @@ def test_the_hash_of_an_entry_is_that_of_its_canonical_json(
 
     entry = Entry(number=number, at=at, kind=kind, subject=subject, digest=made, more=more)
     fields = {name: value for name, value in asdict(entry).items() if value not in (None, {})}
-    assert follow(b"before", entry) == sha256(b"before" + canonical(fields)).digest()
+    assert entry_hash(b"before", entry) == sha256(b"before" + canonical_json(fields)).digest()
 
 
 def test_what_is_hashed_is_as_it_is_documented() -> None:
     """So that a verifier that is written elsewhere agrees: these never change."""
-    assert genesis("ann", "space:room").hex() == "b1c8b3dcb017a00408dda1371f283bee3b63c4cb18d58988f3fa029dfc508ae9"
+    assert genesis_hash("ann", "space:room").hex() == "b1c8b3dcb017a00408dda1371f283bee3b63c4cb18d58988f3fa029dfc508ae9"
     entry = Entry(number=1, at=5, kind="envelope", subject="1", digest="ab" * 32, more={"redacted": ["é"]})
     assert (
-        follow(genesis("ann", "space:room"), entry).hex()
+        entry_hash(genesis_hash("ann", "space:room"), entry).hex()
         == "ebef655124810d792a3a5e543286c533515698858a01bd5a23823863d44796c7"
     )
-    content = framed({"id": "r", "n": 1.5}, {"a": b"xyz", "b": None})
+    content = frame_content({"id": "r", "n": 1.5}, {"a": b"xyz", "b": None})
     assert b"".join(content) == b'{"id":"r","n":1.5,"pieces":[["a",3],["b",null]]}\nxyz'
-    assert digest(bytes(16), content).hex() == "a12d2d073d406eb42a784bcd5d6dbb15aaca896a6418b55ef3b83ec8f335cffb"
+    assert (
+        content_digest(bytes(16), content).hex() == "a12d2d073d406eb42a784bcd5d6dbb15aaca896a6418b55ef3b83ec8f335cffb"
+    )
     checkpoint = Checkpoint(
         owner="ann", number=1, previous="", serial=1, before="", at=5, key="k", heads={"space:room": (1, OTHER)}
     )
@@ -335,22 +337,22 @@ def test_what_is_hashed_is_as_it_is_documented() -> None:
 @pytest.mark.parametrize("text", [b"", b"no key", b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"])
 def test_a_key_that_is_none(text: bytes) -> None:
     with pytest.raises(ConfigError, match="here: it must hold Ed25519 keys"):
-        read_signers(text, "here")
+        parse_pem_keys(text, "here")
 
 
 def test_keys_that_follow_each_other() -> None:
     """The first signs and seals; what the one before it signed and sealed is still known."""
     old, new = Signer.generate(), Signer.generate()
-    signers, publics = read_signers(new.pem() + old.pem(), "here")
+    signers, publics = parse_pem_keys(new.pem() + old.pem(), "here")
     assert [signer.id for signer in signers] == [new.id, old.id]
     assert publics == [new.public, old.public]
-    _, publics = read_signers(new.pem() + public_pem(old.public).encode(), "here")
+    _, publics = parse_pem_keys(new.pem() + public_pem(old.public).encode(), "here")
     assert publics == [new.public, old.public]
     before, after = Recording(signers=[old]), Recording(signers=signers)
-    head = (OWNER, "s", Head(1, b"hash"), 0)
+    head = (OWNER, "s", ChainHead(1, b"hash"), 0)
     sealed = before.seal(*head)
-    assert after.sealed(*head, sealed)
+    assert after.is_sealed(*head, sealed)
     assert after.seal(*head) != sealed
-    assert not before.sealed(*head, after.seal(*head))
+    assert not before.is_sealed(*head, after.seal(*head))
     assert "PRIVATE" not in repr(new)
     assert msgspec.json.encode(public_pem(new.public))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.relay import Fenced, Relay
+from pellucid.relay import FencedError, Relay
 from tests.relay.relay_kit import Replicas, new_name, read_all
 
 steps = st.lists(
@@ -52,12 +52,12 @@ def test_fencing(replicas: Replicas, steps: list[tuple[str, str, float, int]]) -
             elif tokens:
                 try:
                     await relay.append(name, [b"%d" % token], token)
-                except Fenced:
+                except FencedError:
                     assert not newest
                 else:
                     assert newest
                     written.append(b"%d" % token)
-            assert (name in await relay.lapsed(limit=10_000)) == (bool(holder) and not live)
+            assert (name in await relay.lapsed_leases(limit=10_000)) == (bool(holder) and not live)
         if tokens:
             await replicas.one.append(name, [], tokens[-1], last=True)
             assert await read_all(replicas.two.follow(name)) == written == sorted(written, key=int)
@@ -73,7 +73,7 @@ def test_of_many_survivors_one_takes_over(replicas: Replicas) -> None:
         assert first is not None
 
         async def survive(relay: Relay, who: str) -> int | None:
-            if name not in await relay.lapsed(limit=10_000):
+            if name not in await relay.lapsed_leases(limit=10_000):
                 return None
             token = await relay.claim(name, who, 10, lapsed=True)
             if token is not None:  # its work is short: it gives the lease back while others still try
@@ -84,7 +84,7 @@ def test_of_many_survivors_one_takes_over(replicas: Replicas) -> None:
         tries = [survive(relay, f"{number}") for number in range(20) for relay in (replicas.one, replicas.two)]
         won = [token for token in await asyncio.gather(*tries) if token is not None]
         assert len(won) == 1
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             await replicas.two.append(name, [b"I am back"], first)
         assert await read_all(replicas.two.follow(name)) == [b"failed"]
 
@@ -96,16 +96,16 @@ def test_a_lease_runs_out_in_its_time_and_is_listed_the_oldest_first(replicas: R
         names = [new_name() for _ in range(3)]
         for name, seconds in zip(names, (1.2, 1.1, 1.0), strict=True):
             assert await replicas.one.claim(name, "a", seconds)
-        assert not set(names) & set(await replicas.two.lapsed())
+        assert not set(names) & set(await replicas.two.lapsed_leases())
         assert await replicas.two.claim(names[0], "b", 1) is None
         await replicas.let_pass(1.3)
-        assert [name for name in await replicas.two.lapsed() if name in names] == names[::-1]
-        assert len(await replicas.two.lapsed(limit=1)) == 1
-        assert await replicas.two.lapsed(names[0], limit=1) == names[:1]
-        assert await replicas.two.lapsed("nobody's") == []
+        assert [name for name in await replicas.two.lapsed_leases() if name in names] == names[::-1]
+        assert len(await replicas.two.lapsed_leases(limit=1)) == 1
+        assert await replicas.two.lapsed_leases(names[0], limit=1) == names[:1]
+        assert await replicas.two.lapsed_leases("nobody's") == []
         for name in names:
             assert await replicas.two.claim(name, "b", 100)
-        assert not set(names) & set(await replicas.one.lapsed())
+        assert not set(names) & set(await replicas.one.lapsed_leases())
 
     replicas.run(scene())
 

@@ -29,12 +29,12 @@ def test_all_is_taken_or_nothing(replicas: Replicas, steps: list[tuple[bool, dic
             assert verdict.allowed == (not spends or not short)
             if verdict.allowed:
                 left = {name: level - asked.get(name, 0) for name, level in left.items()}
-                assert (verdict.retry_after, verdict.which) == (0, None)
+                assert (verdict.retry_after, verdict.limiting_counter) == (0, None)
             else:
-                assert verdict.which in short
+                assert verdict.limiting_counter in short
                 assert verdict.retry_after > 0
                 assert (verdict.retry_after == inf) == any(asked.get(name, 0) > LIMITS[name] for name in short)
-            assert verdict.left == pytest.approx(left, abs=0.001)
+            assert verdict.levels == pytest.approx(left, abs=0.001)
 
     replicas.run(scene())
 
@@ -86,9 +86,9 @@ def test_a_debt_is_waited_for(replicas: Replicas) -> None:
     async def scene() -> None:
         bucket, limits = new_name(), {"requests": 100, "tokens": 10}
         assert (await replicas.one.spend(bucket, {"requests": 1}, limits, 2)).allowed
-        assert (await replicas.one.charge(bucket, {"tokens": 20}, limits, 2)).left["tokens"] < 0
+        assert (await replicas.one.charge(bucket, {"tokens": 20}, limits, 2)).levels["tokens"] < 0
         verdict = await replicas.two.spend(bucket, {"requests": 1}, limits, 2)
-        assert (verdict.allowed, verdict.which) == (False, "tokens")
+        assert (verdict.allowed, verdict.limiting_counter) == (False, "tokens")
         assert (0 if replicas.clock is None else 1.99) < verdict.retry_after <= 2
         await replicas.let_pass(verdict.retry_after + 0.01)
         assert (await replicas.two.spend(bucket, {"requests": 1}, limits, 2)).allowed
@@ -110,17 +110,17 @@ def test_a_limit_of_nothing_allows_nothing(replicas: Replicas) -> None:
 def test_so_many_places_and_no_more(replicas: Replicas) -> None:
     async def scene() -> None:
         bucket = new_name()
-        tries = [relay.hold(bucket, 3, f"{number}", 2) for number in range(10) for relay in replicas[:2]]
+        tries = [relay.acquire_slot(bucket, 3, f"{number}", 2) for number in range(10) for relay in replicas[:2]]
         held = await asyncio.gather(*tries)
         assert sum(held[::2]) == 3
         assert held[::2] == held[1::2]  # who has a place keeps it
         inside = [f"{number}" for number in range(10) if held[2 * number]]
-        await replicas.two.unhold(bucket, inside[0])
-        await replicas.two.unhold(bucket, "nobody")
-        assert await replicas.one.hold(bucket, 3, "late", 100)
-        assert not await replicas.one.hold(bucket, 3, "later", 100)
+        await replicas.two.release_slot(bucket, inside[0])
+        await replicas.two.release_slot(bucket, "nobody")
+        assert await replicas.one.acquire_slot(bucket, 3, "late", 100)
+        assert not await replicas.one.acquire_slot(bucket, 3, "later", 100)
         await replicas.let_pass(2.1)  # the other two are dead
-        assert [await replicas.one.hold(bucket, 3, who, 100) for who in ("x", "y", "z", "late")] == [
+        assert [await replicas.one.acquire_slot(bucket, 3, who, 100) for who in ("x", "y", "z", "late")] == [
             *[True, True, False],
             True,
         ]

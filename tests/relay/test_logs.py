@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.relay import Fenced, LogLost, Relay, streams
-from pellucid.relay.follower import ROOM
+from pellucid.relay import FencedError, LogLost, Relay, streams
+from pellucid.relay.follower import MAX_UNTAKEN_BYTES
 from pellucid.relay.memory import MemoryRelay
 from pellucid.relay.shared import RedisRelay
 from tests.relay.relay_kit import Replicas, new_name, read_all, read_some
@@ -104,7 +104,7 @@ def test_a_log_that_has_its_last_entry_takes_no_more(replicas: Replicas) -> None
         log = new_name()
         await replicas.one.append(log, [b"a"], 0, last=True)
         for last in (False, True):
-            with pytest.raises(Fenced):
+            with pytest.raises(FencedError):
                 await replicas.two.append(log, [b"b"], 0, last=last)
         assert await read_all(replicas.two.follow(log)) == [b"a"]
 
@@ -249,7 +249,7 @@ def test_a_slow_reader_holds_up_neither_the_log_nor_the_others(replicas: Replica
 
     held = replicas.run(scene())
     if not isinstance(replicas.one, MemoryRelay):  # where it lies in memory anyway, a reference costs nothing
-        assert held <= ROOM + streams.PAGE * 50_000
+        assert held <= MAX_UNTAKEN_BYTES + streams.PAGE_ENTRIES * 50_000
 
 
 def test_nothing_is_left_of_those_who_went(replicas: Replicas) -> None:
@@ -258,7 +258,7 @@ def test_nothing_is_left_of_those_who_went(replicas: Replicas) -> None:
         waited, read, heard = new_name(), new_name(), new_name()
         await one.append(read, [b"a"], 0, last=True)
         await read_all(one.follow(read))
-        followers = [one.follow(waited), one.listen(heard)]
+        followers = [one.follow(waited), one.subscribe(heard)]
         if isinstance(one, MemoryRelay):
             assert {waited, heard} <= {*one._logs, *one._boxes}
             for follower in followers:
@@ -266,12 +266,12 @@ def test_nothing_is_left_of_those_who_went(replicas: Replicas) -> None:
             assert not {waited, heard} & {*one._logs, *one._boxes}
         else:
             keys = {one._key("log", waited), one._key("box", heard)}
-            await eventually(lambda: keys <= one._streams._wakes._wanted)
-            await one.tell(heard, b"a")
+            await eventually(lambda: keys <= one._streams._subscriber._channels)
+            await one.publish(heard, b"a")
             assert await followers[1].read() == [b"a"]
             for follower in followers:
                 follower.close()
-            left = set(one._streams._streams) | one._streams._wakes._wanted
+            left = set(one._streams._streams) | one._streams._subscriber._channels
             assert not {*keys, one._key("log", read)} & left
 
     replicas.run(scene(replicas.one))

@@ -6,7 +6,7 @@ import pytest
 
 from pellucid.relay import LogLost
 from pellucid.relay.memory import MemoryRelay
-from pellucid.relay.relay import LIFE, MAIL_LIFE, SPARE
+from pellucid.relay.relay import LOG_LIFE_SECONDS, SIGNAL_LIFE_SECONDS, TOMBSTONE_SECONDS
 
 
 class Clock:
@@ -27,11 +27,11 @@ async def test_an_appender_appends_until_the_log_is_not_its_writers(clock: Clock
     relay = MemoryRelay(clock)
     fence = await relay.claim("log", "a", 10)
     assert fence is not None
-    assert relay.appender("log", fence) is None  # nothing was appended yet
+    assert relay.open_appender("log", fence) is None  # nothing was appended yet
     await relay.append("log", [b"1"], fence)
-    appender = relay.appender("log", fence)
+    appender = relay.open_appender("log", fence)
     assert appender is not None
-    assert relay.appender("log", fence - 1) is None
+    assert relay.open_appender("log", fence - 1) is None
 
     got: list[object] = []
     reading, waiting = relay.follow("log", after=1), relay.follow("log", after=0)
@@ -47,7 +47,7 @@ async def test_an_appender_appends_until_the_log_is_not_its_writers(clock: Clock
     assert later is not None
     assert not appender.append(b"3")
     await relay.append("log", [b"3"], later, last=True)
-    assert relay.appender("log", later) is None
+    assert relay.open_appender("log", later) is None
     assert got == [b"2", b"3"]
 
 
@@ -57,29 +57,29 @@ async def test_a_log_that_goes_after_its_time_is_lost_to_its_followers_and_its_w
     fence = await relay.claim("log", "a", 10)
     assert fence is not None
     await relay.append("log", [b"1"], fence)
-    appender, follower = relay.appender("log", fence), relay.follow("log", after=1)
+    appender, follower = relay.open_appender("log", fence), relay.follow("log", after=1)
     assert appender is not None
-    clock.now += LIFE + 1
+    clock.now += LOG_LIFE_SECONDS + 1
     assert not await relay.exists("log")
     assert not appender.append(b"2")
     with pytest.raises(LogLost):
         follower.take()
     assert await relay.renew("log", fence, 10)  # a lease that ran out can be taken, and renewed, however late
-    clock.now += LIFE + SPARE + 11
-    assert await relay.lapsed() == ["log"]
+    clock.now += LOG_LIFE_SECONDS + TOMBSTONE_SECONDS + 11
+    assert await relay.lapsed_leases() == ["log"]
     await relay.aclose()
 
 
 @pytest.mark.anyio
 async def test_mail_goes_after_its_time_and_the_listener_stays(clock: Clock) -> None:
     relay = MemoryRelay(clock)
-    listener = relay.listen("box")
-    await relay.tell("box", b"1")
+    listener = relay.subscribe("box")
+    await relay.publish("box", b"1")
     assert listener.take() == [b"1"]
-    clock.now += MAIL_LIFE + 1
-    late = relay.listen("box")
-    assert not late.ready
-    await relay.tell("box", b"2")
+    clock.now += SIGNAL_LIFE_SECONDS + 1
+    late = relay.subscribe("box")
+    assert not late.is_ready
+    await relay.publish("box", b"2")
     assert listener.take() == late.take() == [b"2"]
     late.close()
     listener.close()
@@ -101,4 +101,4 @@ async def test_a_follower_that_closes_while_it_receives_gets_no_more(clock: Cloc
     await relay.append("log", [b"1", b"2"], 0)
     await relay.append("log", [b"3"], 0)
     assert got == [b"1"]
-    assert follower.closed
+    assert follower.is_closed

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Iterator
 import pytest
 
 from pellucid.errors import ConfigError
-from pellucid.relay import Fenced, LogLost, Relay, RelayError, open_relay
+from pellucid.relay import FencedError, LogLost, Relay, RelayError, open_relay
 from tests.relay.relay_kit import read_all, read_some, replicas_of
 from tests.service_redis import RedisService, redis_service
 from tests.waiting import eventually, loop_turns
@@ -54,12 +54,12 @@ async def test_every_call_fails_at_once_and_none_afterwards(service: RedisServic
                 one.claim("name", "me", 9),
                 one.renew("name", 1, 9),
                 one.release("name", 1),
-                one.lapsed(),
-                one.tell("name", b"a"),
+                one.lapsed_leases(),
+                one.publish("name", b"a"),
                 one.spend("bucket", {"n": 1}, {"n": 100}),
                 one.charge("bucket", {"n": 1}, {"n": 100}),
-                one.hold("places", 9, "me", 9),
-                one.unhold("places", "me"),
+                one.acquire_slot("places", 9, "me", 9),
+                one.release_slot("places", "me"),
                 one.check(),
             ]
             async with asyncio.timeout(60):  # much less than a call may take
@@ -100,7 +100,7 @@ async def test_whoever_follows_a_log_that_redis_forgot_is_told(service: RedisSer
         again = await two.claim("log", "you", 100)
         assert again is not None
         assert again > token
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             await one.append("log", [b"c"], token)
 
 
@@ -122,7 +122,7 @@ async def test_a_log_that_was_begun_anew_is_another(service: RedisService) -> No
 async def test_a_break_is_waited_out_and_then_told(service: RedisService) -> None:
     async with replicas_of(service.url, patience=0.5) as (one, two):
         await one.append("log", [b"a"], 0)
-        old, heard = two.follow("log", 1), two.listen("name")
+        old, heard = two.follow("log", 1), two.subscribe("name")
         await eventually(lambda: service.ask(b"PUBSUB CHANNELS") == b"*2", "log and mailbox are subscribed to")
         service.stop()
         began = time.monotonic()
@@ -135,7 +135,7 @@ async def test_a_break_is_waited_out_and_then_told(service: RedisService) -> Non
         assert time.monotonic() - began > 0.4
         # A listener only hears nothing meanwhile.
         service.start()
-        await one.tell("name", b"hello")
+        await one.publish("name", b"hello")
         async with asyncio.timeout(60):
             assert await heard.read() == [b"hello"]
 
@@ -160,7 +160,7 @@ async def test_connections_that_break_lose_and_repeat_nothing(service: RedisServ
     """Logs and signals, with every connection but the writer's cut again and again."""
     async with replicas_of(service.url) as (one, two):
         followers = [two.follow("log") for _ in range(5)]
-        heard = two.listen("name")
+        heard = two.subscribe("name")
         total, told = 300, [b"%d" % number for number in range(300)]
         reading = [asyncio.create_task(read_all(follower)) for follower in followers]
         hearing = asyncio.create_task(read_some(heard, total))
@@ -175,15 +175,15 @@ async def test_connections_that_break_lose_and_repeat_nothing(service: RedisServ
                 except RelayError:
                     await loop_turns()
             if number % 50 == 25:
-                await one.tell("name", entry)
+                await one.publish("name", entry)
                 service.ask(b"CLIENT KILL TYPE pubsub")
             else:
                 if number % 50 == 10:
                     service.ask(b"CLIENT KILL TYPE normal")
                 try:
-                    await one.tell("name", entry)
+                    await one.publish("name", entry)
                 except RelayError:
-                    await one.tell("name", entry)
+                    await one.publish("name", entry)
             await asyncio.sleep(0.002)  # the followers read while it is written
         async with asyncio.timeout(60):
             assert all(came == told for came in await asyncio.gather(*reading))
@@ -256,7 +256,7 @@ async def test_prefixes_keep_gateways_apart(service: RedisService) -> None:
         await one.append("log", [b"a"], 0)
         assert not await two.exists("log")
         assert await one.claim("name", "a", 0)
-        assert await two.lapsed() == []
+        assert await two.lapsed_leases() == []
 
 
 @pytest.mark.parametrize("url", ["memory://", None])

@@ -22,13 +22,13 @@ def test_who_entered_and_did_not_quit_is_on_it(replicas: Replicas, steps: list[t
         for number, (enters, who) in enumerate(steps):
             relay = replicas.one if number % 2 else replicas.two
             if enters:
-                await relay.enter(roll, who, 1000)
+                await relay.set_presence(roll, who, 1000)
                 there.add(who)
             else:
-                await relay.quit(roll, who)
+                await relay.clear_presence(roll, who)
                 there.discard(who)
-            assert set(await replicas.one.roll(roll)) == there
-        assert await replicas.two.roll(new_name()) == []
+            assert set(await replicas.one.list_present(roll)) == there
+        assert await replicas.two.list_present(new_name()) == []
 
     replicas.run(scene())
 
@@ -36,13 +36,13 @@ def test_who_entered_and_did_not_quit_is_on_it(replicas: Replicas, steps: list[t
 def test_who_does_not_enter_again_lapses(replicas: Replicas) -> None:
     async def scene() -> None:
         roll = new_name()
-        await replicas.one.enter(roll, "short", 1.5)
-        await replicas.one.enter(roll, "long", 100)
-        await replicas.one.enter(roll, "again", 1.5)
-        assert set(await replicas.two.roll(roll)) == {"short", "long", "again"}
-        await replicas.two.enter(roll, "again", 100)
+        await replicas.one.set_presence(roll, "short", 1.5)
+        await replicas.one.set_presence(roll, "long", 100)
+        await replicas.one.set_presence(roll, "again", 1.5)
+        assert set(await replicas.two.list_present(roll)) == {"short", "long", "again"}
+        await replicas.two.set_presence(roll, "again", 100)
         await replicas.let_pass(1.6)
-        assert set(await replicas.two.roll(roll)) == {"long", "again"}
+        assert set(await replicas.two.list_present(roll)) == {"long", "again"}
 
     replicas.run(scene())
 
@@ -54,11 +54,11 @@ def test_it_lapses_to_the_moment_and_leaves_nothing(steps: list[tuple[float, str
         relay = MemoryRelay(lambda: now)
         for pause, who, seconds in steps:
             now += pause
-            await relay.enter("r", who, seconds)
+            await relay.set_presence("r", who, seconds)
             until[who] = now + seconds
-            assert set(await relay.roll("r")) == {one for one, end in until.items() if end > now}
+            assert set(await relay.list_present("r")) == {one for one, end in until.items() if end > now}
         now += 100
-        assert await relay.roll("r") == []
+        assert await relay.list_present("r") == []
         assert not relay._rolls
 
     asyncio.run(scene())

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.relay.relay import MAIL_ROOM
+from pellucid.relay.relay import MAX_SIGNALS
 from tests.examples import costly
 from tests.relay.relay_kit import Replicas, new_name, read_some
 
@@ -17,12 +17,12 @@ from tests.relay.relay_kit import Replicas, new_name, read_some
 def test_every_listener_hears_all_in_order(replicas: Replicas, messages: list[bytes], cut: int) -> None:
     async def scene() -> None:
         name = new_name()
-        listeners = [replicas.one.listen(name), replicas.two.listen(name)]
+        listeners = [replicas.one.subscribe(name), replicas.two.subscribe(name)]
         for message in messages[:cut]:
-            await replicas.one.tell(name, message)
-        listeners.append(replicas.two.listen(name))
+            await replicas.one.publish(name, message)
+        listeners.append(replicas.two.subscribe(name))
         for message in messages[cut:]:
-            await replicas.two.tell(name, message)
+            await replicas.two.publish(name, message)
         for listener in listeners:
             assert await read_some(listener, len(messages)) == messages
             assert listener.take() == []
@@ -35,10 +35,10 @@ def test_every_listener_hears_all_in_order(replicas: Replicas, messages: list[by
 def test_nobody_hears_what_was_told_to_another(replicas: Replicas) -> None:
     async def scene() -> None:
         names = [new_name(), new_name()]
-        one, other = [replicas.one.listen(name) for name in names]
-        await replicas.two.tell(names[1], b"you")
+        one, other = [replicas.one.subscribe(name) for name in names]
+        await replicas.two.publish(names[1], b"you")
         assert await other.read() == [b"you"]
-        await replicas.two.tell(names[0], b"me")
+        await replicas.two.publish(names[0], b"me")
         assert await one.read() == [b"me"]
         one.close()
         other.close()
@@ -48,16 +48,16 @@ def test_nobody_hears_what_was_told_to_another(replicas: Replicas) -> None:
 
 def test_a_mailbox_keeps_the_newest(replicas: Replicas) -> None:
     async def scene() -> None:
-        name, many = new_name(), MAIL_ROOM + 50
-        early = replicas.one.listen(name)
+        name, many = new_name(), MAX_SIGNALS + 50
+        early = replicas.one.subscribe(name)
         told = [b"%d" % number for number in range(many)]
         for message in told[:10]:
-            await replicas.two.tell(name, message)
+            await replicas.two.publish(name, message)
         assert await read_some(early, 10) == told[:10]
-        await asyncio.gather(*(replicas.two.tell(name, message) for message in told[10:]))
-        late = replicas.two.listen(name)
-        assert await read_some(late, MAIL_ROOM) == told[-MAIL_ROOM:]
-        assert (await read_some(early, MAIL_ROOM))[-MAIL_ROOM:] == told[-MAIL_ROOM:]
+        await asyncio.gather(*(replicas.two.publish(name, message) for message in told[10:]))
+        late = replicas.two.subscribe(name)
+        assert await read_some(late, MAX_SIGNALS) == told[-MAX_SIGNALS:]
+        assert (await read_some(early, MAX_SIGNALS))[-MAX_SIGNALS:] == told[-MAX_SIGNALS:]
         early.close()
         late.close()
 

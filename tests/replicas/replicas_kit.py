@@ -40,31 +40,31 @@ class Replica(Gateway):
 
     def __init__(self, config: str) -> None:
         self._directory = tempfile.TemporaryDirectory()
-        self._said = Path(self._directory.name, "stderr")
+        self._stderr_file = Path(self._directory.name, "stderr")
         file = Path(self._directory.name, "pellucid.toml")
         file.write_text(config)
-        with self._said.open("wb") as said:
+        with self._stderr_file.open("wb") as stderr:
             self.process = subprocess.Popen(
                 [*PELLUCID, "serve", "--port", "0", "--config", str(file)],
-                stdout=said,
-                stderr=said,
+                stdout=stderr,
+                stderr=stderr,
                 cwd=self._directory.name,
                 start_new_session=True,
             )
 
     def started(self) -> Replica:
         wait_until(lambda: self._address() or self.process.poll() is not None, "it listens", LIMIT_SECONDS)
-        found = self._address()
-        assert found, self.said
-        super().__init__(int(found[1]))
+        match = self._address()
+        assert match, self.stderr_text
+        super().__init__(int(match[1]))
         return self
 
     def _address(self) -> re.Match[str] | None:
-        return re.search(r"http://127\.0\.0\.1:(\d+)", self.said)
+        return re.search(r"http://127\.0\.0\.1:(\d+)", self.stderr_text)
 
     @property
-    def said(self) -> str:
-        return self._said.read_text()
+    def stderr_text(self) -> str:
+        return self._stderr_file.read_text()
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)
@@ -78,7 +78,7 @@ class Replica(Gateway):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.kill()
-        faults = [line for line in self.said.splitlines() if "Traceback" in line or "fault" in line]
+        faults = [line for line in self.stderr_text.splitlines() if "Traceback" in line or "fault" in line]
         self._directory.cleanup()
         assert not faults, faults
 

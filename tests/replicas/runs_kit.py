@@ -50,7 +50,7 @@ def _say(emitter: Emitter, method: str, key: int, text: str, odd: Any) -> None:
         case "call":
             emitter.tool_call(("f", key), text, name=f"f{key}", call_id=f"c{key}")
         case "opaque":
-            emitter.whole(OpaquePart("block", odd))
+            emitter.whole_part(OpaquePart("block", odd))
         case "item":
             emitter.item(("i", key), "reasoning", signature=text, native=odd)
         case "seal":
@@ -59,7 +59,7 @@ def _say(emitter: Emitter, method: str, key: int, text: str, odd: Any) -> None:
             emitter.close(("t", key))
             emitter.close(("i", key))
         case "fail" if key == 2:
-            emitter.fail(ErrorInfo("model_error", "it broke", "code", native=odd, said=text))
+            emitter.fail(ErrorInfo("model_error", "it broke", "code", native=odd, upstream_message=text))
 
 
 @st.composite
@@ -79,7 +79,7 @@ def batches(draw: st.DrawFn) -> list[list[Event]]:
         more, effects = run.feed(emitter.end(draw(st.sampled_from(["eof", "error"]))))
         events += more
         if effects and isinstance(effects[0], CallTools):
-            more, effects = run.results(
+            more, effects = run.add_results(
                 [ToolReturnPart(c.tool_name, "found", c.tool_call_id) for c in effects[0].calls]
             )
             events += more
@@ -172,4 +172,4 @@ def forget_all(relay: MemoryRelay) -> None:
         log.is_gone = True
         for follower in list(log.followers):
             follower.fail(RelayError("the run's log is no longer there", code="log_lost"))
-    relay._logs, relay._marks, relay._held = fresh._logs, fresh._marks, fresh._held
+    relay._logs, relay._marks, relay._held_leases = fresh._logs, fresh._marks, fresh._held_leases

@@ -102,7 +102,7 @@ def test_killed_under_many_streams(upstream: Upstream, database: PostgresServer,
     with replicas(config, config) as (dying, survivor):
         failed = run(main())
         # Nothing was done twice, and nothing is left to be done.
-        assert survivor.said.count("was abandoned by its replica, and ended here") == failed
+        assert survivor.stderr_text.count("was abandoned by its replica, and ended here") == failed
         assert relay.ask(b"ZCARD death:leases") == b":0"
 
 
@@ -125,7 +125,7 @@ def test_one_that_stood_still_does_not_overwrite_what_another_wrote(
         still.signal(signal.SIGCONT)
         # It finds out, and lets go of its upstream without being asked.
         for call in calls:
-            assert call.connection.closed.wait(LIMIT_SECONDS), still.said
+            assert call.connection.closed.wait(LIMIT_SECONDS), still.stderr_text
         gate.open()
         # What it begins after that is over: so is what it left.
         assert text_of(until(still, background(still, upstream.plays(gate)), over)) == gate.whole

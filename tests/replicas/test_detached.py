@@ -19,11 +19,11 @@ from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
 from pellucid.runs import Batch, driving
-from pellucid.runs.detached import Detached
-from pellucid.runs.driving import name_of
-from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack
+from pellucid.runs.detached import DetachedRuns
+from pellucid.runs.driving import run_name
+from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack_log
 from pellucid.runs.replay import LiveLog
-from pellucid.runs.stored_run import finished, keep_end
+from pellucid.runs.stored_run import build_finished_run, store_end
 from pellucid.storage import Store, StoredResponse, open_store
 from tests.examples import costly
 from tests.pushing import ScriptedSource
@@ -70,7 +70,7 @@ async def over(store: Store, row: StoredResponse) -> StoredResponse:
     while True:
         found = await store.responses.get(row.owner, row.id, log=True)
         assert found is not None
-        if found.finished:
+        if found.is_finished:
             return found
         await asyncio.sleep(0.002)
 
@@ -102,7 +102,7 @@ def test_one_end_and_the_whole_log(
     async def main() -> None:
         nonlocal healed
         relay = MemoryRelay()
-        home = Detached(
+        home = DetachedRuns(
             FaultyStore(house.store, fault),  # type: ignore[arg-type]
             relay if at_once else faulty_relay(relay, fault),
             holder="a",
@@ -115,7 +115,7 @@ def test_one_end_and_the_whole_log(
                 break
             except PellucidError:
                 continue
-        whole = [asyncio.create_task(read_all(LiveLog(relay.follow(name_of(row.owner, row.id)))))]
+        whole = [asyncio.create_task(read_all(LiveLog(relay.follow(run_name(row.owner, row.id)))))]
         for _ in range(dice.randrange(6)):
             await asyncio.sleep(dice.choice([0, 0.001]))
             whole.append(asyncio.create_task(read_all(home.follow(row))))
@@ -123,30 +123,30 @@ def test_one_end_and_the_whole_log(
             forget_all(relay)
         if cancel in ("told", "told twice"):
             for _ in range(2 if cancel == "told twice" else 1):
-                await relay.tell(name_of(row.owner, row.id), b"cancel")
+                await relay.publish(run_name(row.owner, row.id), b"cancel")
                 await asyncio.sleep(0)
         elif cancel == "stopped":
-            home.hurry(STOPPING)
+            home.stop_all(STOPPING)
         await asyncio.sleep(0.01)
         healed = True
         kept = await over(house.store, row)
         await home.aclose(5, STOPPING)
-        entries = unpack(kept.log)
+        entries = unpack_log(kept.log)
         # What was said, and once; the fold refuses a second end.
         assert events_of(entries) == as_kept(run.delivered)
         end = entries[-1].events[-1]
         assert isinstance(end, RunEndEvent)
-        assert (kept.status, fold(events_of(entries)).ended) == (end.status, end)
+        assert (kept.status, fold(events_of(entries)).run_end) == (end.status, end)
         if cancel is None:
             assert run.delivered == [event for batch in said for event in batch]
         for events in await asyncio.gather(*whole):
             folded = fold(events)
-            assert folded.ended is not None
-            if forgets and folded.ended.error is not None and folded.ended.error.code == "log_lost":
+            assert folded.run_end is not None
+            if forgets and folded.run_end.error is not None and folded.run_end.error.code == "log_lost":
                 continue
             assert as_kept(events) == events_of(entries)
         # From every place in it.
-        name = name_of(row.owner, row.id)
+        name = run_name(row.owner, row.id)
         if not await relay.exists(name):
             assert forgets  # when all was written
             return
@@ -156,7 +156,7 @@ def test_one_end_and_the_whole_log(
             while (more := await follower.read()) is not None:
                 read += [decode_batch(one if isinstance(one, bytes) else encode_batch(one)) for one in more]
             assert read == entries[after:]
-        assert await relay.lapsed() == []
+        assert await relay.lapsed_leases() == []
 
     house.run(main())
 
@@ -186,16 +186,16 @@ def test_of_two_drivers_one_writes_the_end(house: House, said: list[list[Event]]
             return done
 
         house.store.responses.finish = counted  # type: ignore[assignment, method-assign]
-        cut = Detached(
+        cut = DetachedRuns(
             FaultyStore(house.store, fault),  # type: ignore[arg-type]
             faulty_relay(relay, fault),
             holder="a",
             lease_seconds=0.02,
         )
-        other = Detached(house.store, relay, holder="b", lease_seconds=0.02)
+        other = DetachedRuns(house.store, relay, holder="b", lease_seconds=0.02)
         run = ScriptedSource(said, lambda: dice.choice([0, 0.005]))
         await cut.start(row, run)
-        other.watch()
+        other.start_watching()
         follower = asyncio.create_task(read_all(other.follow(row)))
         await asyncio.sleep(dice.random() * 0.03)
         away = True
@@ -210,10 +210,10 @@ def test_of_two_drivers_one_writes_the_end(house: House, said: list[list[Event]]
         house.store.responses.finish = finish  # type: ignore[method-assign]
         assert again == kept
         assert ends == {kept.log}
-        entries = unpack(kept.log)
+        entries = unpack_log(kept.log)
         # Who followed read what is kept.
         assert events == events_of(entries)
-        end = fold(events).ended
+        end = fold(events).run_end
         assert end is not None
         assert kept.status == end.status
         if end.error is not None and end.error.code == "abandoned":
@@ -235,7 +235,7 @@ def test_a_log_that_cannot_be_folded_has_an_end_all_the_same(house: House) -> No
 
     async def main() -> None:
         relay = MemoryRelay()
-        home = Detached(house.store, relay, holder="a", lease_seconds=1)
+        home = DetachedRuns(house.store, relay, holder="a", lease_seconds=1)
         row = row_of(next(numbers))
         wrong: list[list[Event]] = [[SideEvent("x", "y")], [RunEndEvent("completed"), RunEndEvent("completed")]]
         await home.start(row, Wrong(wrong))
@@ -248,7 +248,7 @@ def test_a_log_that_cannot_be_folded_has_an_end_all_the_same(house: House) -> No
 
 def test_what_stops_begins_nothing(house: House) -> None:
     async def main() -> None:
-        home = Detached(house.store, MemoryRelay(), holder="a", lease_seconds=1)
+        home = DetachedRuns(house.store, MemoryRelay(), holder="a", lease_seconds=1)
         await home.aclose(0, STOPPING)
         row = row_of(next(numbers))
         with pytest.raises(PellucidError, match="stopping"):
@@ -271,7 +271,7 @@ def test_an_end_that_the_log_takes_late_comes_all_the_same(house: House) -> None
     async def main() -> None:
         nonlocal away
         relay = MemoryRelay()
-        home = Detached(house.store, faulty_relay(relay, fault), holder="a", lease_seconds=0.03)
+        home = DetachedRuns(house.store, faulty_relay(relay, fault), holder="a", lease_seconds=0.03)
         await home.start(row, ScriptedSource([[SideEvent("x", "y")], [RunEndEvent("completed")]], lambda: 0.02))
         follower = asyncio.create_task(read_all(home.follow(row)))
         away = True
@@ -282,7 +282,7 @@ def test_an_end_that_the_log_takes_late_comes_all_the_same(house: House) -> None
         away = False
         assert (await follower)[-1] == RunEndEvent("completed")
         await home.aclose(1, STOPPING)
-        assert await relay.lapsed() == []
+        assert await relay.lapsed_leases() == []
 
     house.run(main())
 
@@ -293,15 +293,15 @@ def test_a_run_that_was_ended_elsewhere_has_an_end_in_its_log(house: House) -> N
 
     async def main() -> None:
         relay = MemoryRelay()
-        home = Detached(house.store, relay, holder="a", lease_seconds=0.03)
+        home = DetachedRuns(house.store, relay, holder="a", lease_seconds=0.03)
         go = asyncio.Event()
         await home.start(row, Held([[SideEvent("x", "y")], [RunEndEvent("completed")]], go))
         follower = asyncio.create_task(read_all(home.follow(row)))
         ended = Batch(1, [RunEndEvent("failed", error=STOPPING)])
         taken = await house.store.responses.take_over(row.owner, row.id, 2**60)
         assert taken is not None
-        assert await keep_end(house.store, finished(taken, [ended]), 2**60)
-        home.watch()
+        assert await store_end(house.store, build_finished_run(taken, [ended]), 2**60)
+        home.start_watching()
         end = (await follower)[-1]
         assert isinstance(end, RunEndEvent)
         assert end.status == "failed"
@@ -314,7 +314,7 @@ def test_a_run_that_was_ended_elsewhere_has_an_end_in_its_log(house: House) -> N
 SAID: list[list[Event]] = [[SideEvent("x", "y")], [RunEndEvent("completed")]]
 
 
-async def die(home: Detached) -> None:
+async def die(home: DetachedRuns) -> None:
     """As if its process were killed: nothing of it runs any more, and nothing is written."""
     tasks = [task for _, task in home._drivers.values()]
     for task in tasks:
@@ -328,14 +328,14 @@ def test_what_a_dead_process_left_is_ended_by_the_next(house: House) -> None:
     async def main() -> None:
         for shared in (True, False):
             row, relay = row_of(next(numbers)), MemoryRelay()
-            before = Detached(house.store, relay, holder="a", lease_seconds=0.03)
+            before = DetachedRuns(house.store, relay, holder="a", lease_seconds=0.03)
             await before.start(row, Held(SAID, asyncio.Event()))
             await die(before)
             left = await house.store.responses.get(row.owner, row.id)
             assert left is not None
-            assert not left.finished
-            after = Detached(house.store, relay if shared else MemoryRelay(), holder="b", lease_seconds=0.03)
-            after.watch()
+            assert not left.is_finished
+            after = DetachedRuns(house.store, relay if shared else MemoryRelay(), holder="b", lease_seconds=0.03)
+            after.start_watching()
             kept = await over(house.store, row)
             assert (kept.status, b"abandoned" in (kept.error or b"")) == ("failed", True)
             end = (await read_all(after.follow(row)))[-1]
@@ -352,7 +352,7 @@ def test_what_another_process_drives_is_left_alone(house: House) -> None:
     async def main() -> None:
         driven, left = row_of(next(numbers)), row_of(next(numbers))
         go, began = asyncio.Event(), time.time()
-        one = Detached(house.store, MemoryRelay(), holder="a", lease_seconds=0.03)
+        one = DetachedRuns(house.store, MemoryRelay(), holder="a", lease_seconds=0.03)
         await one.start(driven, Held(SAID, go))
         while True:  # it says so soon
             row = await house.store.responses.get(driven.owner, driven.id)
@@ -361,8 +361,8 @@ def test_what_another_process_drives_is_left_alone(house: House) -> None:
                 break
             await asyncio.sleep(0.002)
         await house.store.responses.begin(left, 1)  # and this is nobody's
-        other = Detached(house.store, MemoryRelay(), holder="b", lease_seconds=60)
-        other.watch()
+        other = DetachedRuns(house.store, MemoryRelay(), holder="b", lease_seconds=60)
+        other.start_watching()
         assert (await over(house.store, left)).status == "failed"
         go.set()
         assert (await over(house.store, driven)).status == "completed"
@@ -379,12 +379,12 @@ def test_one_that_stood_still_goes_on_with_what_nobody_took(house: House) -> Non
         nonlocal now
         row, left = row_of(next(numbers)), row_of(next(numbers))
         go, relay = asyncio.Event(), MemoryRelay(lambda: now)
-        home = Detached(house.store, relay, holder="a", lease_seconds=0.03)
+        home = DetachedRuns(house.store, relay, holder="a", lease_seconds=0.03)
         await home.start(row, Held(SAID, go))
         now += 100
-        assert await relay.lapsed() == [name_of(row.owner, row.id)]
+        assert await relay.lapsed_leases() == [run_name(row.owner, row.id)]
         await house.store.responses.begin(left, 1)  # it looks after what is nobody's
-        home.watch()
+        home.start_watching()
         assert (await over(house.store, left)).status == "failed"
         go.set()
         assert (await over(house.store, row)).status == "completed"
@@ -395,7 +395,7 @@ def test_one_that_stood_still_goes_on_with_what_nobody_took(house: House) -> Non
 
 def test_what_is_under_way_when_it_stops_finishes_in_its_time_or_is_ended(house: House) -> None:
     async def main() -> None:
-        home = Detached(house.store, MemoryRelay(), holder="a", lease_seconds=60)
+        home = DetachedRuns(house.store, MemoryRelay(), holder="a", lease_seconds=60)
         quick, slow = row_of(next(numbers)), row_of(next(numbers))
         go = asyncio.Event()
         await home.start(quick, Held(SAID, go))

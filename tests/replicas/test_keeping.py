@@ -21,11 +21,11 @@ from pellucid.events import Event, RunEndEvent
 from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
 from pellucid.runs import Batch, driving, stored_run
-from pellucid.runs.detached import Detached
-from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack
+from pellucid.runs.detached import DetachedRuns
+from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack_log
 from pellucid.runs.stored_run import StoreStage
 from pellucid.storage import ConversationEntry, Store, StoredConversation, StoredResponse, open_store
-from pellucid.storage.errors import Unanswered
+from pellucid.storage.errors import StoreUnavailable
 from tests.empty_stores import POSTGRESQL
 from tests.examples import costly
 from tests.pushing import run_events, staged
@@ -54,10 +54,10 @@ class Mishaps:
     async def write(self, op: Any, argument: Any) -> Any:
         what = self.to_come.pop(0) if self.to_come else None
         if what == "before":
-            raise Unanswered
+            raise StoreUnavailable
         done = await self._inner.write(op, argument)
         if what == "after":
-            raise Unanswered
+            raise StoreUnavailable
         return done
 
 
@@ -108,7 +108,7 @@ def as_kept(events: list[Event]) -> list[Event]:
 
 def check_whole(kept: StoredResponse, entries: Sequence[ConversationEntry], known: list[str]) -> None:
     """The conversation has all of it, each once and in its order; what it had before is as it was."""
-    want = stored_run.finished(kept, unpack(kept.log)).entries
+    want = stored_run.build_finished_run(kept, unpack_log(kept.log)).entries
     assert [entry.id for entry in entries] == [*known, *(entry.id for entry in want if entry.id not in known)]
     assert entries[0].item == b'"first"'
     positions = [entry.position for entry in entries]
@@ -129,7 +129,7 @@ def test_an_attached_run_is_kept_once_and_whole(
         database.to_come = []
         kept, entries = await there(store, row)
         assert kept is not None
-        assert as_kept(told) == events_of(unpack(kept.log))
+        assert as_kept(told) == events_of(unpack_log(kept.log))
         end = told[-1]
         assert isinstance(end, RunEndEvent)
         assert kept.status == end.status
@@ -148,7 +148,7 @@ def test_a_driven_run_is_kept_once_and_whole(
 
     async def main() -> None:
         row, known = await talking(store, over=False)
-        home = Detached(store, MemoryRelay(), holder="a", lease_seconds=60)
+        home = DetachedRuns(store, MemoryRelay(), holder="a", lease_seconds=60)
         go = asyncio.Event()
         await home.start(row, Held(said, go))
         following = home.follow(row)
@@ -156,8 +156,8 @@ def test_a_driven_run_is_kept_once_and_whole(
             other = await store.responses.take_over(row.owner, row.id, LATER)
             assert other is not None
             end = [RunEndEvent("failed", error=stored_run.ABANDONED)]
-            done = await stored_run.ending(other, [], Batch(9, list[Event](end)))
-            assert await stored_run.keep_end(store, done, LATER)
+            done = await stored_run.prepare_final_run(other, [], Batch(9, list[Event](end)))
+            assert await stored_run.store_end(store, done, LATER)
         database.to_come = list(mishaps)
         go.set()
         told = await run_events(following)
@@ -168,10 +168,10 @@ def test_a_driven_run_is_kept_once_and_whole(
         assert following.ended is not None
         assert kept.status == following.ended.status
         check_whole(kept, entries, known)
-        log = events_of(unpack(kept.log))
+        log = events_of(unpack_log(kept.log))
         if taken:
             assert told[-1] == log[-1]
-            assert fold(told).ended == log[-1]
+            assert fold(told).run_end == log[-1]
         else:
             assert as_kept(told) == log
 
@@ -187,9 +187,9 @@ def test_nothing_of_it_is_there_before_all_is(house: tuple[asyncio.Runner, Store
             row, known = await talking(store, over=over)
             if not over:
                 await store.responses.begin(row, 1)
-            done = stored_run.finished(row, [Batch(9, [RunEndEvent("completed")])])
+            done = stored_run.build_finished_run(row, [Batch(9, [RunEndEvent("completed")])])
             database.to_come = [what]
-            with pytest.raises(Unanswered):
+            with pytest.raises(StoreUnavailable):
                 await (
                     store.responses.put(*done)
                     if over
@@ -197,11 +197,11 @@ def test_nothing_of_it_is_there_before_all_is(house: tuple[asyncio.Runner, Store
                 )
             kept, entries = await there(store, row)
             if what == "before":
-                assert kept is None or not kept.finished
+                assert kept is None or not kept.is_finished
                 assert [entry.id for entry in entries] == known
             else:
                 assert kept is not None
-                assert kept.finished
+                assert kept.is_finished
                 check_whole(kept, entries, known)
 
     runner.run(main())

@@ -51,13 +51,13 @@ def test_what_is_under_way_finishes_or_is_ended(upstream: Upstream, database: Po
         began = time.monotonic()
         assert leaving.process.wait(LIMIT_SECONDS) == 0
         print(f"gone {time.monotonic() - began:.2f} s after its last client")
-        assert "Traceback" not in leaving.said
+        assert "Traceback" not in leaving.stderr_text
         done, ended = get(staying, finishing).json, get(staying, hanging).json
         assert (done["status"], text_of(done)) == ("completed", quick.whole)
         assert (ended["status"], ended["error"]["code"]) == ("failed", "stopping")
         assert text_of(ended) == "thought 0. thought 1. thought 2. "
         assert last_of(get(staying, hanging, "?stream=true").body)["type"] == "response.failed"
-        assert "ended here" not in staying.said
+        assert "ended here" not in staying.stderr_text
 
 
 @pytest.mark.parametrize("relayed", [True, False])
@@ -74,7 +74,7 @@ def test_a_second_ctrl_c_ends_them_at_once(upstream: Upstream, tmp_path: Path, r
         assert leaving.process.poll() is None
         leaving.signal(signal.SIGINT)
         leaving.process.wait(LIMIT_SECONDS)
-        assert "Traceback" not in leaving.said
+        assert "Traceback" not in leaving.stderr_text
     with replicas(config) as [after]:
         response = get(after, id).json
         assert over(response)

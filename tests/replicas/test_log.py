@@ -19,7 +19,7 @@ from pellucid.protocols.openresponses import types as t
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.relay import Follower, MemoryRelay
 from pellucid.runs import Batch, RunSource
-from pellucid.runs.log import decode_batch, encode_batch, events_of, pack, readable, unpack
+from pellucid.runs.log import decode_batch, decode_readable, encode_batch, events_of, pack_log, unpack_log
 from pellucid.runs.replay import MAX_BATCHES, MAX_EVENTS, FinishedLog, LiveLog
 from pellucid.runs.stored_run import StoreStage
 from pellucid.storage import open_store
@@ -40,7 +40,7 @@ def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
     entries = [Batch(place, batch) for place, batch in enumerate(said)]
     data = [encode_batch(entry) for entry in entries]
     again = [decode_batch(one) for one in data]
-    assert unpack(pack(entries)) == again
+    assert unpack_log(pack_log(entries)) == again
     assert [(entry.time_ms, len(entry.events)) for entry in again] == [(e.time_ms, len(e.events)) for e in entries]
     # Once more, it is the very same.
     assert [decode_batch(encode_batch(entry)) for entry in again] == again
@@ -57,12 +57,12 @@ def test_what_is_read_again_is_what_was_said(said: list[list[Event]]) -> None:
 def test_from_every_cursor(said: list[list[Event]]) -> None:
     whole = encoded(said)
     pieces = [piece + b"\n\n" for piece in whole.split(b"\n\n")[:-1]]
-    again = unpack(pack([Batch(7, batch) for batch in said]))
+    again = unpack_log(pack_log([Batch(7, batch) for batch in said]))
     for cursor in range(len(pieces) - 1):
         assert encoded([entry.events for entry in again], after=cursor) == b"".join(pieces[cursor + 1 :])
 
 
-async def kept(said: list[list[Event]], *, queued: bool) -> tuple[bytes, bytes]:
+async def live_and_stored_bytes(said: list[list[Event]], *, queued: bool) -> tuple[bytes, bytes]:
     """What a client got of a run while it was stored, and what it gets of it afterwards."""
     store = await open_store("sqlite://")
     try:
@@ -73,7 +73,7 @@ async def kept(said: list[list[Event]], *, queued: bool) -> tuple[bytes, bytes]:
         )
         row = await store.responses.get("ann", "resp_1", log=True)
         assert row is not None
-        return live, await read(FinishedLog(unpack(row.log)))
+        return live, await read(FinishedLog(unpack_log(row.log)))
     finally:
         await store.aclose()
 
@@ -89,7 +89,7 @@ async def read(run: RunSource) -> bytes:
 @given(batches(), st.booleans())
 @costly
 def test_a_stream_that_had_to_wait_is_the_same_afterwards(said: list[list[Event]], queued: bool) -> None:
-    live, again = asyncio.run(kept(said, queued=queued))
+    live, again = asyncio.run(live_and_stored_bytes(said, queued=queued))
     assert (b"response.queued" in live) == queued
     assert live == again
 
@@ -117,7 +117,7 @@ def test_what_a_later_version_says_ends_what_can_be_read() -> None:
     """Its replica may have died, and its run must be ended by one that does not know the word."""
     known, unknown = encode_batch(Batch(1, [SideEvent("x", "y", 1)])), b'[2,[{"kind":"of-tomorrow"}]]'
     for alien in (unknown, b"[1,", b"{}", b""):
-        assert readable([known, alien, known]) == [decode_batch(known)]
+        assert decode_readable([known, alien, known]) == [decode_batch(known)]
 
 
 @pytest.mark.parametrize("live", [True, False])
@@ -291,10 +291,10 @@ def test_a_reader_that_stops_anywhere_gets_an_end_of_its_own(
         events = events_of(got)
         if meanwhile or events:
             folded = fold(events)
-            assert folded.ended is source.ended
+            assert folded.run_end is source.ended
             assert isinstance(events[-1], RunEndEvent)
             assert flat(got)[: len(events) - 1] == flat(said)[: len(events) - 1]
-            assert source.broken_off == (events[-1].status != "completed")
+            assert source.is_interrupted == (events[-1].status != "completed")
         await loop_turns()
         assert events_of(got) == events
 

@@ -94,7 +94,7 @@ def test_redis_goes_and_comes_back_empty(upstream: Upstream, database: PostgresS
             run(main(one, two))
             for gateway in (one, two):
                 works_again(gateway, upstream)
-            assert "ended here" not in one.said + two.said
+            assert "ended here" not in one.stderr_text + two.stderr_text
 
 
 @pytest.mark.parametrize("mode", ["immediate", "fast"])
@@ -123,4 +123,4 @@ def test_postgresql_goes_and_comes_back(upstream: Upstream, mode: str, relay_url
             assert (response["status"], text_of(response)) == ("completed", gate.whole)
             assert last_of(get(gateway, id, "?stream=true").body)["type"] == "response.completed"
         print(f"{mode}: works again after {took:.2f} s, all kept after {took + time.monotonic() - began:.2f} s")
-        assert "ended here" not in gateway.said
+        assert "ended here" not in gateway.stderr_text

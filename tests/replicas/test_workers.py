@@ -189,7 +189,7 @@ def test_one_is_killed_under_streams(crew: Replica, ones: list[One], upstream: U
         stream.leave()
     assert text_of(until(ones[1], goes_on, over)) == kept.whole
     wait_until(lambda: len(workers_of(crew)) == WORKERS)
-    assert f"(process {ones[0].pid}) ended by signal 9; another one is started" in crew.said
+    assert f"(process {ones[0].pid}) ended by signal 9; another one is started" in crew.stderr_text
     # The new one serves, and what the old one drove was ended by somebody.
     new = One(crew, next(pid for pid in workers_of(crew) if pid not in [one.pid for one in ones]))
     ended = until(new, lost, over)
@@ -230,9 +230,9 @@ def test_told_to_stop_all_let_their_streams_end(upstream: Upstream, relay: Redis
         for stream in streams:
             assert last_of(stream.rest())["type"] == "response.completed"
             stream.leave()
-        assert replica.process.wait(LIMIT_SECONDS) == 0, replica.said
+        assert replica.process.wait(LIMIT_SECONDS) == 0, replica.stderr_text
         assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-        assert "Traceback" not in replica.said
+        assert "Traceback" not in replica.stderr_text
 
 
 @pytest.mark.needs("long", "redis")

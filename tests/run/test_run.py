@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.emit import Emitter, replay
+from pellucid.emit import Emitter, response_events
 from pellucid.errors import ErrorInfo, IllegalEvent
 from pellucid.events import (
     ErrorEvent,
@@ -81,7 +81,7 @@ def ids_of(events: list[Event]) -> list[str]:
 
 def end_of(events: list[Event]) -> RunEndEvent:
     """The run's end: there is one, it is last, and all of it is legal."""
-    assert fold(events).ended is events[-1]
+    assert fold(events).run_end is events[-1]
     [end] = [event for event in events if isinstance(event, RunEndEvent)]
     return end
 
@@ -116,7 +116,7 @@ def test_the_same_seed_gives_the_same_ids_and_another_seed_none_of_them(seed: by
 def test_ids_are_unique_over_all_turns_and_stand_in_the_messages() -> None:
     run = a_run()
     events, effects = run.feed(turn(("ours", "a")))
-    more, _ = run.results(returns(effects))
+    more, _ = run.add_results(returns(effects))
     last, _ = run.feed(turn(text="done"))
     ids = ids_of(events + last)
     assert len(set(ids)) == len(ids) == 4
@@ -128,7 +128,7 @@ def test_ids_are_unique_over_all_turns_and_stand_in_the_messages() -> None:
 def test_an_item_that_has_its_public_id_keeps_it() -> None:
     parts: Any = [ThinkingPart("t", item_id="rs_1"), TextPart("a", item_id="msg_1")]
     run = a_run()
-    events, _ = run.feed(replay(ModelResponse(parts, origin=ORIGIN)))
+    events, _ = run.feed(response_events(ModelResponse(parts, origin=ORIGIN)))
     assert ids_of(events) == ["rs_1", "msg_1"]
 
 
@@ -153,7 +153,7 @@ def test_two_calls_under_one_id_get_two_in_a_turn_and_over_turns() -> None:
         _, effects = run.feed(turn(("ours", "call_0"), ("ours", "call_0")))
         results = returns(effects)
         seen += [result.tool_call_id for result in results]
-        run.results(results)
+        run.add_results(results)
     assert len(set(seen)) == 4
     assert seen[0] == "call_0"
 
@@ -187,10 +187,10 @@ def test_server_tools_loop_with_the_whole_history_and_the_same_settings() -> Non
     events, effects = run.feed(turn(("ours", "a"), think="one", usage=Usage(10, 5, 2)))
     calls = [event.part.tool_call_id for event in events if isinstance(event, FunctionToolCallEvent)]
     assert calls == ["a"]
-    assert run.ended is None
+    assert run.run_end is None
     for content, think in (("42", "two"), (RetryPromptPart("again", "ours", "b"), "three")):
         results = returns(effects) if isinstance(content, str) else [content]
-        more, [asked] = run.results(results)
+        more, [asked] = run.add_results(results)
         assert isinstance(asked, CallModel)
         ask = asked
         assert ask.call.messages[-1] == ModelRequest(results)
@@ -212,7 +212,7 @@ def test_server_tools_loop_with_the_whole_history_and_the_same_settings() -> Non
 def test_the_call_that_was_handed_in_is_not_changed() -> None:
     before = list(CALL.messages)
     run = a_run()
-    run.results(returns(run.feed(turn(("ours", "a")))[1]))
+    run.add_results(returns(run.feed(turn(("ours", "a")))[1]))
     assert CALL.messages == before
 
 
@@ -220,7 +220,7 @@ def test_the_caller_s_calls_wait_until_the_server_s_are_done_and_then_the_run_en
     run = a_run()
     events, effects = run.feed(turn(("ours", "a"), ("theirs", "b"), reason="tool_call"))
     assert [call.tool_call_id for call in returns(effects)] == ["a"]
-    more, effects = run.results(returns(effects))
+    more, effects = run.add_results(returns(effects))
     assert effects == []
     assert end_of(events + more).status == "completed"
     # The caller's call is in the messages, and has no result.
@@ -233,7 +233,7 @@ def test_more_calls_than_allowed_end_the_run_incomplete(limit: int, turns: int) 
     events: list[Event] = []
     for at in range(turns):
         said, effects = run.feed(turn(("ours", f"c{at}")))
-        more, _ = run.results(returns(effects))
+        more, _ = run.add_results(returns(effects))
         events += said + more
     said, effects = run.feed(turn(("ours", "one too many")))
     assert effects == []
@@ -288,7 +288,7 @@ def fed(run: Run, count: int) -> list[Event]:
             events, effects = run.feed([event])
             out += events
             if effects and count > len(first):
-                out += run.results(returns(effects))[0]
+                out += run.add_results(returns(effects))[0]
         count -= len(first)
         if count <= 0:
             break
@@ -321,7 +321,7 @@ def test_from_anywhere_there_is_exactly_one_end_and_the_stream_is_legal(count: i
     assert said == kept
     assert run.end(OUCH) == []
     assert run.feed(turn(text="late")) == ([], [])
-    assert run.results([ToolReturnPart("ours", "late", "a")]) == ([], [])
+    assert run.add_results([ToolReturnPart("ours", "late", "a")]) == ([], [])
 
 
 def test_a_turn_that_is_closed_by_the_run_is_marked_where_it_broke() -> None:
@@ -349,7 +349,7 @@ def test_a_run_that_was_cancelled_while_its_tools_ran_does_not_ask_again() -> No
     run = a_run()
     events, effects = run.feed(turn(("ours", "a")))
     run.cancel()
-    more, effects = run.results(returns(effects))
+    more, effects = run.add_results(returns(effects))
     assert effects == []
     assert end_of(events + more).status == "cancelled"
 
@@ -398,9 +398,9 @@ def test_an_answer_is_the_last_word_only_when_it_is_accepted() -> None:
     events, [look] = run.feed(turn(text="maybe"))
     assert isinstance(look, CheckOutput)
     assert look.response.text == "maybe"
-    assert run.ended is None
+    assert run.run_end is None
     wrong = RetryPromptPart("Say yes or no.")
-    more, [ask] = run.refuse(wrong)
+    more, [ask] = run.reject(wrong)
     assert isinstance(ask, CallModel)
     assert ask.call.messages[-1] == ModelRequest([wrong])
     assert [m.text for m in ask.call.messages if isinstance(m, ModelResponse)] == ["maybe"]
@@ -419,27 +419,27 @@ def test_what_is_not_an_answer_is_not_looked_at() -> None:
         run = a_run(checks=True)
         _, effects = run.feed(turn(text="half", reason=reason))
         assert effects == []
-        assert run.ended is not None
+        assert run.run_end is not None
     run = a_run(checks=True)
     run.feed(turn(("theirs", "a")))
-    assert run.ended is not None, "the caller's call is theirs to answer"
+    assert run.run_end is not None, "the caller's call is theirs to answer"
 
 
 def test_a_word_on_an_answer_that_nobody_gave() -> None:
     run = a_run(checks=True)
-    for say in (run.accept, lambda: run.refuse(RetryPromptPart("no"))):
+    for say in (run.accept, lambda: run.reject(RetryPromptPart("no"))):
         with pytest.raises(IllegalEvent, match="no answer"):
             say()
     run.feed(turn(text="yes"))
     with pytest.raises(IllegalEvent, match="goes on"):
         run.feed(turn(text="and more"))
-    assert run.end(OUCH)[-1] is run.ended
+    assert run.end(OUCH)[-1] is run.run_end
 
 
 def test_a_call_can_be_the_answer() -> None:
     run = a_run()
     events, effects = run.feed(turn(("ours", "a")))
-    more, effects = run.results(returns(effects), last=True)
+    more, effects = run.add_results(returns(effects), ends_run=True)
     assert effects == []
     assert end_of(events + more).status == "completed"
 
@@ -458,7 +458,7 @@ def test_a_run_that_was_cancelled_does_not_ask_again_after_a_look() -> None:
         run = a_run(checks=True)
         events, _ = run.feed(turn(text="maybe"))
         run.cancel()
-        more, effects = run.accept() if say == "accept" else run.refuse(RetryPromptPart("no"))
+        more, effects = run.accept() if say == "accept" else run.reject(RetryPromptPart("no"))
         assert effects == []
         assert end_of(events + more).status == "cancelled"
 
@@ -466,10 +466,10 @@ def test_a_run_that_was_cancelled_does_not_ask_again_after_a_look() -> None:
 def test_a_call_is_not_forced_for_ever() -> None:
     forced = msgspec.structs.replace(CALL, tool_choice=ToolChoice("required", ("ours",)))
     for checks, mode, names in ((False, "auto", ()), (True, "required", ("ours",))):
-        run = Run(forced, Minter(b"seed"), server_tools=frozenset({"ours"}), checks=checks)
+        run = Run(forced, Minter(b"seed"), server_tools=frozenset({"ours"}), checks_output=checks)
         run.start()
         _, effects = run.feed(turn(("ours", "a")))
-        _, [ask] = run.results(returns(effects))
+        _, [ask] = run.add_results(returns(effects))
         assert isinstance(ask, CallModel)
         assert (ask.call.tool_choice.mode, ask.call.tool_choice.names) == (mode, names)
 

@@ -21,13 +21,13 @@ from tests.waiting import loop_turns
 class Returns(NullTurnHandler):
     """Calls the functions that `view_kit.run_of` calls, which return the same."""
 
-    tools: Container[str] = frozenset({"f0", "f1"})
+    tool_names: Container[str] = frozenset({"f0", "f1"})
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
         self.ended = False
 
-    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+    async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         assert not self.ended
         await loop_turns(self._dice.randint(0, 2))
         return ToolOutcomes([ToolReturnPart(call.tool_name, "found", call.tool_call_id) for call in calls])

@@ -30,7 +30,7 @@ from pellucid.relay import MemoryRelay
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
 from pellucid.runs.driving import Driver, Lease, LogWriter
-from pellucid.runs.log import unpack
+from pellucid.runs.log import unpack_log
 from pellucid.runs.replay import FinishedLog, LiveLog
 from pellucid.settings import ModelCall
 from pellucid.storage import Store, StoredResponse, open_store
@@ -94,7 +94,7 @@ async def test_a_stage_that_raises_while_the_run_is_closed_does_not_keep_its_end
     kept = await store.responses.get(row.owner, row.id, log=True)
     assert kept is not None
     assert kept.status == "failed"
-    events = [event for batch in unpack(kept.log) for event in batch.events]
+    events = [event for batch in unpack_log(kept.log) for event in batch.events]
     assert PartDeltaEvent(0, TextPartDelta("hi")) in events
     assert await relay.claim(driver.lease.name, "another", 1) is not None
     log = LiveLog(relay.follow(driver.lease.name))
@@ -137,7 +137,7 @@ async def test_the_end_of_a_log_that_is_somebody_elses_is_not_waited_for() -> No
     await lease.claim()
     writer = LogWriter(relay, lease)
     writer.add(Batch(1, [SideEvent("a", "b")]))
-    lease.lost = True
+    lease.is_lost = True
     ending = asyncio.create_task(writer.finish(Batch(2, [RunEndEvent("completed")])))
     await loop_turns()
     assert ending.done()
@@ -156,8 +156,8 @@ async def test_a_lease_that_was_given_back_is_not_claimed_by_a_renewal_under_way
     relay = Slow()
     lease = lease_of(relay, 0.003)
     await lease.claim()
-    lease.over = True
-    lease.keep()
+    lease.is_end_stored = True
+    lease.start_renewing()
     await renewing.wait()
     await lease.release()
     go_on.set()
@@ -178,9 +178,9 @@ async def test_a_renewal_that_fails_for_whatever_reason_is_tried_again() -> None
 
     lease = lease_of(Faulty(), 0.003)
     await lease.claim()
-    lease.keep()
+    lease.start_renewing()
     await eventually(lambda: tries > 2)
-    lease.leave()
+    lease.stop_renewing()
 
 
 @pytest.mark.parametrize("source", [LiveRun, LiveLog, FinishedLog, AgentRun])

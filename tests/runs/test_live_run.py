@@ -25,10 +25,10 @@ from pellucid.events import (
 from pellucid.fold import fold
 from pellucid.parts import ToolCallPart, Usage
 from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, clock_ms
-from pellucid.runs.log import events_of, unpack
+from pellucid.runs.log import events_of, unpack_log
 from pellucid.runs.stages import SealStage
 from pellucid.runs.stored_run import StoreStage
-from pellucid.runs.summaries import SummaryStage, Written
+from pellucid.runs.summaries import SummaryResult, SummaryStage
 from pellucid.storage import Store, open_store
 from tests.examples import many
 from tests.pushing import Dice, ScriptedModel, ScriptedStream
@@ -55,10 +55,10 @@ class Author:
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
 
-    async def summary(self, text: str) -> Written:
+    async def summarize(self, text: str) -> SummaryResult:
         turns = (0, 1, 9, None)[self._dice.randint(0, 3)]
         await (loop_turns(turns) if turns is not None else asyncio.Event().wait())
-        return Written("gist", Usage(output_tokens=1))
+        return SummaryResult("gist", Usage(output_tokens=1))
 
 
 class Late(Stage):
@@ -93,11 +93,11 @@ def stages_of(choice: str, dice: Dice) -> list[Stage]:
     seal = SealStage(lambda sealed: "token")
     match choice:
         case "summaries":
-            return [seal, SummaryStage(Author(dice), seconds=0.005)]
+            return [seal, SummaryStage(Author(dice), timeout_seconds=0.005)]
         case "late":
             return [seal, Late(dice)]
         case "all":
-            return [seal, SummaryStage(Author(dice), seconds=0.005), Late(dice)]
+            return [seal, SummaryStage(Author(dice), timeout_seconds=0.005), Late(dice)]
         case _:
             return []
 
@@ -299,7 +299,7 @@ async def test_what_a_stage_before_the_one_that_raised_held_back_is_lost_with_it
 
     class BreaksWhenItStops(Breaks):
         def process(self, batch: Batch) -> Batch:
-            if live.run.run.ended is not None:
+            if live.run.run.run_end is not None:
                 raise Broken
             return batch
 
@@ -505,7 +505,7 @@ def test_a_reader_that_leaves_at_any_moment_loses_no_row(dice: random.Random, af
         assert row is not None
         assert live.run.ended is not None
         assert row.status == live.run.ended.status
-        assert events_of(unpack(row.log)) == live.events
+        assert events_of(unpack_log(row.log)) == live.events
         await store.aclose()
         await live.check()
 

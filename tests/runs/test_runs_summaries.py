@@ -24,9 +24,9 @@ from pellucid.events import (
 from pellucid.fold import fold
 from pellucid.parts import ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
-from pellucid.runs.later import settled
-from pellucid.runs.summaries import SummaryStage, Written
-from pellucid.view import Reader, Redactor
+from pellucid.runs.later import wait_for_background_tasks
+from pellucid.runs.summaries import SummaryResult, SummaryStage
+from pellucid.view import Redactor, Viewer
 from tests.examples import costly
 from tests.pushing import ScriptedModel
 from tests.runs.live_kit import Live
@@ -49,22 +49,22 @@ class Author:
     def __init__(self, dice: random.Random) -> None:
         self._dice = dice
         self.at_work = 0
-        self.given: list[str] = []
+        self.texts: list[str] = []
 
-    async def summary(self, text: str) -> Written:
-        self.given.append(text)
+    async def summarize(self, text: str) -> SummaryResult:
+        self.texts.append(text)
         self.at_work += 1
         try:
             whim = self._dice.random()
             await (loop_turns(self._dice.choice([0, 1, 5])) if whim < 0.9 else asyncio.Event().wait())
-            return Written(None if whim < 0.2 else f"gist {len(self.given)}", Usage(output_tokens=1))
+            return SummaryResult(None if whim < 0.2 else f"gist {len(self.texts)}", Usage(output_tokens=1))
         finally:
             self.at_work -= 1
 
 
 async def read(script: list[Turn], dice: random.Random, stop_after: int | None = None) -> tuple[list[Event], Author]:
     author = Author(dice)
-    live = Live(script, dice, [SummaryStage(author, seconds=0.01)])
+    live = Live(script, dice, [SummaryStage(author, timeout_seconds=0.01)])
     if stop_after is None:
         await live.deliver()
     else:
@@ -101,7 +101,7 @@ def test_raw_text_never_stands_in(script: list[Turn], dice: random.Random) -> No
     for event in out:
         if isinstance(event, SummaryEvent):
             assert event.text.startswith("gist ")
-    shown = Redactor(Reader("summary")).feed(out)
+    shown = Redactor(Viewer("summary")).feed(out)
     fold(shown)
     assert SECRET not in str(shown)
     # They come in the order of what they are about, each in the item that it is about.
@@ -112,7 +112,7 @@ def test_raw_text_never_stands_in(script: list[Turn], dice: random.Random) -> No
 def test_a_model_that_summarises_by_itself_is_left_alone() -> None:
     own: list[Turn] = [([("summary", 1, "a", False), ("raw", 1, "x" * 40, False)], "eof", "stop")]
     out, author = asyncio.run(read(own, random.Random(1)))
-    assert author.given == []
+    assert author.texts == []
     assert any(isinstance(event, ItemStartEvent) for event in out)
     assert not any(isinstance(event, SummaryEvent) for event in out)
 
@@ -125,19 +125,19 @@ def anyio_backend() -> str:
 class Says:
     """A writer that says this of everything, at once or never."""
 
-    def __init__(self, said: str | None, usage: Usage = Usage(), *, hangs_after: int | None = None) -> None:  # noqa: B008
-        self.given: list[str] = []
+    def __init__(self, summary: str | None, usage: Usage = Usage(), *, hangs_after: int | None = None) -> None:  # noqa: B008
+        self.texts: list[str] = []
         self.left = 0
-        self._said, self._usage, self._hangs_after = said, usage, hangs_after
+        self._summary, self._usage, self._hangs_after = summary, usage, hangs_after
 
-    async def summary(self, text: str) -> Written:
-        self.given.append(text)
-        if self._hangs_after is not None and len(self.given) > self._hangs_after:
+    async def summarize(self, text: str) -> SummaryResult:
+        self.texts.append(text)
+        if self._hangs_after is not None and len(self.texts) > self._hangs_after:
             try:
                 await asyncio.Event().wait()
             finally:
                 self.left += 1
-        return Written(self._said, self._usage)
+        return SummaryResult(self._summary, self._usage)
 
 
 def thinks(*paragraphs: str) -> list[Turn]:
@@ -175,8 +175,8 @@ async def test_a_run_that_is_stopped_leaves_its_writer_at_once() -> None:
     writer = Says("gist", hangs_after=0)
     live = Silent(thinks("one two three four.\n\n", "five"), SummaryStage(writer, 3600))
     delivery = await live.begin()
-    await eventually(lambda: writer.given)
-    assert (len(writer.given), writer.left) == (1, 0)
+    await eventually(lambda: writer.texts)
+    assert (len(writer.texts), writer.left) == (1, 0)
     assert isinstance((await live.stop(delivery))[-1], RunEndEvent)
     await loop_turns(1)
     assert writer.left == 1
@@ -189,7 +189,7 @@ async def test_a_run_that_is_stopped_at_its_end_does_not_wait_for_its_writer() -
     writer = Says("gist", hangs_after=0)
     live = Live(thinks("one two three four.\n\n", "five"), random.Random(1), [SummaryStage(writer, 3600)])
     delivery = await live.begin()
-    await eventually(lambda: live.model.streams[0].is_over and writer.given)
+    await eventually(lambda: live.model.streams[0].is_over and writer.texts)
     assert live.run.ended is None
     await live.stop(delivery)
     await live.check()
@@ -222,19 +222,19 @@ async def test_what_it_took_is_told_apart_and_is_no_usage_of_the_run() -> None:
         told.clear()
         live = Live(script, random.Random(1), [SummaryStage(writer, 5, spent)])
         await live.deliver()
-        await settled(LIMIT_SECONDS)
-        assert writer.given
-        assert len(told) == len(writer.given) * counts
+        await wait_for_background_tasks(LIMIT_SECONDS)
+        assert writer.texts
+        assert len(told) == len(writer.texts) * counts
         assert live.run.ended == run_of(script)[-1]
-        for (usage, characters), text in zip(told, writer.given, strict=False):
+        for (usage, characters), text in zip(told, writer.texts, strict=False):
             assert usage in (cost, Usage())
             assert characters >= len(text)
 
 
 @given(st.text(alphabet="ab \n", max_size=400))
 def test_what_came_at_once_is_cut_into_pieces_and_nothing_is_lost(text: str) -> None:
-    pieces = list(summaries._stretches(text))
-    assert all(piece.strip() and len(piece) <= summaries.LONG + summaries.SHORT for piece in pieces[-1:])
+    pieces = list(summaries._split_text(text))
+    assert all(piece.strip() and len(piece) <= summaries.MAX_CHARS + summaries.MIN_CHARS for piece in pieces[-1:])
     assert "".join("".join(pieces).split()) == "".join(text.split())
 
 
@@ -244,7 +244,7 @@ words = st.lists(st.text(alphabet="abcdefgh", min_size=1, max_size=9), min_size=
 @given(words, words, st.sampled_from(["{}", "  {}\n", "In short: {}", "{} And so on."]), st.data())
 def test_what_repeats_the_thought_is_no_summary(text: str, other: str, form: str, data: st.DataObject) -> None:
     assert summaries._repeats(f"\n{text.upper()} ", text)
-    length = summaries.QUOTE * 3 // 2
+    length = summaries.MAX_QUOTE_CHARS * 3 // 2
     if len(text) > length:
         at = data.draw(st.integers(0, len(text) - length))
         assert summaries._repeats(form.format(text[at : at + length]), text)
@@ -254,8 +254,8 @@ def test_what_repeats_the_thought_is_no_summary(text: str, other: str, form: str
 @pytest.mark.anyio
 async def test_a_writer_that_repeats_what_it_was_told_says_nothing() -> None:
     class Echo:
-        async def summary(self, text: str) -> Written:
-            return Written(f" {text}")
+        async def summarize(self, text: str) -> SummaryResult:
+            return SummaryResult(f" {text}")
 
     live = Live(thinks("one two three.\n\n", "four"), random.Random(1), [SummaryStage(Echo(), 5)])
     assert summaries_in(await live.deliver()) == []
@@ -268,8 +268,8 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
     charge, charged = asyncio.Event(), 0
 
     class InShort:
-        async def summary(self, text: str) -> Written:
-            return Written("In short.")
+        async def summarize(self, text: str) -> SummaryResult:
+            return SummaryResult("In short.")
 
     async def spent(usage: Usage, characters: int) -> None:
         nonlocal charged
@@ -282,7 +282,7 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
     out: list[Batch] = []
     stage.push = out.append
     await stage.open()
-    stage.opened(queued=False)
+    stage.on_opened(queued=False)
     begin: list[Event] = [ItemStartEvent(0, "reasoning", id="rs_1"), PartStartEvent(0, ThinkingPart(""))]
     end: list[Event] = [PartEndEvent(0, ThinkingPart("I think.")), ItemEndEvent(0)]
     thought: list[Event] = [PartDeltaEvent(0, ThinkingPartDelta("I think."))]
@@ -291,5 +291,5 @@ async def test_a_summary_is_shown_before_it_is_charged(fails: bool) -> None:
     shown = [type(event) for batch in out for event in batch.events]
     assert shown[-2:] == [SummaryEvent, ItemEndEvent]
     charge.set()
-    await settled(LIMIT_SECONDS)
+    await wait_for_background_tasks(LIMIT_SECONDS)
     assert charged == (0 if fails else len("I think.") + len("In short."))

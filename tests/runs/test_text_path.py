@@ -27,7 +27,7 @@ from pellucid.runs import Batch, LiveRun, Stage
 from pellucid.runs.stages import SealStage
 from pellucid.runs.stored_run import StoreStage
 from pellucid.settings import ModelCall
-from pellucid.view import Reader, Redactor
+from pellucid.view import Redactor, Viewer
 from tests.cases import Cases
 from tests.models.stream_kit import OneResponse, PushedResponse
 from tests.recordings import recordings
@@ -118,7 +118,7 @@ async def played(row: Profile, steps: Sequence[Step], encoder: str, *, with_text
         stages=[counting, SealStage(lambda sealed: f"seal of {len(repr(sealed.parts))}"), store_stage],
     )
     kind = EncodedStream if with_texts else EventsOnly
-    stream = kind(run, Redactor(Reader(view="raw")), ENCODERS[encoder](), cast("Any", writer))
+    stream = kind(run, Redactor(Viewer(view="raw")), ENCODERS[encoder](), cast("Any", writer))
     await run.open()
     delivery = asyncio.create_task(stream.deliver())
     await loop_turns(3)
@@ -304,7 +304,7 @@ def test_a_stage_that_raises_ends_the_delivery_as_it_does_elsewhere(at: int) -> 
     async def main(end: bool) -> None:
         response = PushedResponse()
         run = LiveRun(OneResponse(ROWS["vllm"], response), ModelCall("m", []), Minter(b"seed"), stages=[Full()])
-        stream = EncodedStream(run, Redactor(Reader(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
+        stream = EncodedStream(run, Redactor(Viewer(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
         await run.open()
         delivery = asyncio.create_task(stream.deliver())
         await loop_turns(3)
@@ -333,13 +333,13 @@ def test_it_holds_few_texts_at_a_time() -> None:
         response = PushedResponse()
         row = ROWS["vllm"]
         run = LiveRun(OneResponse(row, response), ModelCall("m", []), Minter(b"seed"))
-        stream = EncodedStream(run, Redactor(Reader(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
+        stream = EncodedStream(run, Redactor(Viewer(view="raw")), ENCODERS["openresponses"](), cast("Any", Writer()))
         await run.open()
         delivery = asyncio.create_task(stream.deliver())
         await loop_turns(3)
         for number in range(1000):
             response.read(EVERY["openai_chat"].frame(True, " tok", number))
-        assert len(cast("Any", run)._stream._texts) < 100
+        assert len(cast("Any", run)._stream_delta._texts) < 100
         await run.stop()
         await delivery
         [message] = run.run.messages

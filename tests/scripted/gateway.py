@@ -16,9 +16,9 @@ import uvloop
 from msgspec.structs import replace
 from opentelemetry.trace import TracerProvider
 
-from pellucid.models import Asked
+from pellucid.models import ChatModel
 from pellucid.server import create_app
-from pellucid.server.app import settings_of
+from pellucid.server.app import uvicorn_settings
 from pellucid.server.config import Config, check_config
 from pellucid.server.services import LocalModelService
 from pellucid.upstream import UpstreamClient
@@ -202,7 +202,7 @@ def serve(
     config: Config | dict[str, Any],
     local: LocalModelService | None = None,
     transport: UpstreamClient | None = None,
-    more: Iterable[Asked] = (),
+    more: Iterable[ChatModel] = (),
     tracers: TracerProvider | None = None,
     wrap: Callable[[Any], Any] = lambda app: app,
 ) -> Iterator[Served]:
@@ -216,7 +216,7 @@ def serve(
     if config.storage.url is None:
         config = replace(config, storage=replace(config.storage, url="sqlite://"))
     app = wrap(create_app(config, local, transport, more, tracers))
-    how = {**settings_of(config), "ws_ping_interval": HOUR_SECONDS}
+    how = {**uvicorn_settings(config), "ws_ping_interval": HOUR_SECONDS}
     server = uvicorn.Server(uvicorn.Config(app, **how))
     thread = threading.Thread(target=lambda: uvloop.run(server.serve()), name="gateway")
     thread.start()

@@ -37,7 +37,7 @@ def test_from_the_first_key_to_its_retirement(file: Path) -> None:
     assert run("retire", "--file", file, old.kid).output == f"{old.kid} opens nothing any more.\n"
     assert "retired" in run("list", "--file", file).output
     [_, kept] = read_keys(file).keys
-    assert kept.retired(datetime.now(UTC))
+    assert kept.is_retired(datetime.now(UTC))
 
 
 def test_the_file_may_be_named_by_the_environment(file: Path) -> None:

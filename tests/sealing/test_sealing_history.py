@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pellucid.emit import replay
+from pellucid.emit import response_events
 from pellucid.events import ItemEndEvent, ItemStartEvent, PartEndEvent
 from pellucid.fold import fold
 from pellucid.parts import (
@@ -43,8 +43,8 @@ from pellucid.providers.history import parts_to_send
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
-from pellucid.sealing import Attached, Sealed, Sealer, SealError, attach, seal_item
-from pellucid.sealing.items import VisiblePart, is_opaque
+from pellucid.sealing import AttachedHistory, Sealed, Sealer, SealError, attach, seal_item
+from pellucid.sealing.items import VisiblePart, has_opaque_content
 from pellucid.settings import ModelCall
 from tests.cases import Cases
 from tests.examples import costly
@@ -92,7 +92,7 @@ def test_every_kind_is_here() -> None:
 
 def items(response: ModelResponse) -> list[tuple[ItemStartEvent, list[ModelResponsePart], ItemEndEvent]]:
     out: list[tuple[ItemStartEvent, list[ModelResponsePart], ItemEndEvent]] = []
-    for event in replay(response):
+    for event in response_events(response):
         match event:
             case ItemStartEvent():
                 start, parts = event, []
@@ -160,7 +160,7 @@ def bare(parts: list[ModelResponsePart]) -> list[Any]:
         value = {**msgspec.to_builtins(part), "origin": None}
         if isinstance(part, ToolCallPart):
             value["args"] = json.loads(part.args_as_json())
-        if isinstance(part, VisiblePart) and not is_opaque(part):
+        if isinstance(part, VisiblePart) and not has_opaque_content(part):
             # An id alone is nothing that has to come back.
             value = {name: given for name, given in value.items() if not name.startswith("provider_") and name != "id"}
         out.append(value)
@@ -211,7 +211,7 @@ def test_every_kind_of_part_survives(wire: str, own: bool) -> None:
 
 
 def is_sealed(part: ModelResponsePart) -> bool:
-    return not isinstance(part, VisiblePart) or is_opaque(part)
+    return not isinstance(part, VisiblePart) or has_opaque_content(part)
 
 
 @own_or_foreign
@@ -244,7 +244,8 @@ def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool)
         for part in plain
     ]
     kept = ModelResponse(
-        numbered([replace(part, origin=None, id="i" if is_opaque(part) else None) for part in full]), origin=origin
+        numbered([replace(part, origin=None, id="i" if has_opaque_content(part) else None) for part in full]),
+        origin=origin,
     )
     assert bare(returned(kept, first=first).parts) == bare(kept.parts)
 
@@ -253,7 +254,7 @@ def test_whatever_was_said_survives(parts: list[ModelResponsePart], first: bool)
 @costly
 def test_what_is_sealed_is_what_fold_makes_of_it(parts: list[ModelResponsePart]) -> None:
     response = ModelResponse(numbered(parts), origin=ELSEWHERE)
-    folded = fold([*replay(response)]).response
+    folded = fold([*response_events(response)]).response
     assert folded is not None
     sealed = [seal_item(ended, start, end, ELSEWHERE, 0) for start, ended, end in items(response)]
     whole = [part for item in sealed if item is not None for part in item.parts if not isinstance(part, VisiblePart)]
@@ -313,13 +314,13 @@ THOUGHT = ThinkingPart("why", signature="s0", item_id="rs_1")
 KEPT = ModelResponse([THOUGHT, TEXT, CALL], origin=ELSEWHERE)
 
 
-def after(edit: Any) -> Attached:
+def after(edit: Any) -> AttachedHistory:
     """What is attached after `edit` had its way with every part that a client gives back."""
     edited = [part for given in echoed(KEPT).parts if (part := edit(given)) is not None]
     return attach([ModelResponse(edited)], opened)
 
 
-def signatures(attached: Attached) -> list[Any]:
+def signatures(attached: AttachedHistory) -> list[Any]:
     [message] = attached.messages
     assert isinstance(message, ModelResponse)
     return [getattr(part, "signature", None) for part in message.parts]

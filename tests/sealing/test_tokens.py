@@ -38,7 +38,7 @@ def refused(token: str, sealer: Sealer = SEALER, *, tenant: str = "a", **bound: 
     with pytest.raises(SealError) as wrong:
         sealer.open(token, tenant=tenant, **bound)
     info = wrong.value.info
-    assert (info.kind, info.native, info.said) == ("invalid_request", None, None)
+    assert (info.kind, info.native, info.upstream_message) == ("invalid_request", None, None)
     assert isinstance(wrong.value, RequestError)
     return info.code
 

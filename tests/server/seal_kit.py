@@ -21,7 +21,7 @@ ROWS = sorted({canary.row for canary in CANARIES})
 FAMILY = {"bedrock": "us.anthropic.claude-sonnet-4", "google": "gemini-3-pro", "anthropic": "claude-opus-4-5"}
 
 _SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
-_FOUND = {
+_SEARCH_RESULT = {
     "type": "web_search_tool_result",
     "tool_use_id": "srvtoolu_1",
     "content": [{"type": "web_search_result", "url": "https://e.com", "title": "E", "encrypted_content": SECRET}],
@@ -53,7 +53,7 @@ MORE = [
             {"type": "message_start", "message": {"id": "m", "model": "m", "content": [], "usage": {}}},
             *_thinking(0, "Look it up.", "sig-1"),
             *_block(1, _SEARCH, {"type": "input_json_delta", "partial_json": '{"query":"e"}'}),
-            *_block(2, _FOUND),
+            *_block(2, _SEARCH_RESULT),
             *_thinking(3, "Found.", "sig-2"),
             *_block(4, {"type": "text", "text": ""}, {"type": "text_delta", "text": "The answer."}),
             {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}},
@@ -102,5 +102,5 @@ def sent(upstream: Upstream, name: str) -> list[dict[str, Any]]:
     return [call.body for call in upstream.calls(name.partition(":")[2])]
 
 
-def said(body: dict[str, Any]) -> str:
+def to_json(body: dict[str, Any]) -> str:
     return json.dumps(body, sort_keys=True)

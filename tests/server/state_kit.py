@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pellucid.server.access.keys import Hasher, new_key
-from pellucid.server.access.pepper import find_pepper
+from pellucid.server.access.keys import KeyHasher, new_key
+from pellucid.server.access.pepper import ensure_pepper
 from pellucid.server.access.policy import Policy, write_policy
 from pellucid.storage import StoredKey, open_store
 from tests.scripted import Call, Script, Upstream, delta
@@ -96,7 +96,7 @@ def make_keys(url: str, owners: dict[str, Policy | None]) -> dict[str, str]:
             key = new_key()
             row = StoredKey(
                 id=key.id,
-                hash=Hasher(find_pepper()).digest(key.text),
+                hash=KeyHasher(ensure_pepper()).digest(key.text),
                 owner=name.partition("/")[0],
                 name=name,
                 created_at=time.time(),
@@ -125,22 +125,22 @@ class Caller:
         named = model if ":" in model else f"vllm:{model}"
         return self.do("POST", "/v1/responses", {"model": named, "input": input, **more})
 
-    def said(self, model: str, input: Any = "Why?", **more: Any) -> Any:
+    def create_response(self, model: str, input: Any = "Why?", **more: Any) -> Any:
         reply = self.say(model, input, **more)
         assert reply.status == 200, reply.body
         return reply.json
 
-    def kept(self, id: str) -> Any:
+    def get_response(self, id: str) -> Any:
         reply = self.do("GET", f"/v1/responses/{id}")
         assert reply.status == 200, reply.body
         return reply.json
 
-    def until_kept(self, id: str) -> Any:
+    def wait_for_response(self, id: str) -> Any:
         """Ask again and again until there is such a response."""
         wait_until(lambda: self.do("GET", f"/v1/responses/{id}").status != 404, f"{id} is there")
-        return self.kept(id)
+        return self.get_response(id)
 
-    def until_well(self, id: str) -> None:
+    def wait_for_store(self, id: str) -> None:
         """Ask again and again until the store answers."""
         wait_until(lambda: self.do("GET", f"/v1/responses/{id}").status != 503, "the store answers")
 
@@ -152,15 +152,15 @@ class Caller:
         return id
 
     def items(self, conversation: str, **query: Any) -> Any:
-        asked = "&".join(f"{name}={value}" for name, value in {"order": "asc", "limit": 100, **query}.items())
-        reply = self.do("GET", f"/v1/conversations/{conversation}/items?{asked}")
+        query_string = "&".join(f"{name}={value}" for name, value in {"order": "asc", "limit": 100, **query}.items())
+        reply = self.do("GET", f"/v1/conversations/{conversation}/items?{query_string}")
         assert reply.status == 200, reply.body
         return reply.json
 
     def until(self, id: str, *wanted: str) -> Any:
         """Ask again and again until the response has one of these states."""
-        wait_until(lambda: self.kept(id)["status"] in wanted, f"{id} is {' or '.join(wanted)}")
-        return self.kept(id)
+        wait_until(lambda: self.get_response(id)["status"] in wanted, f"{id} is {' or '.join(wanted)}")
+        return self.get_response(id)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pellucid.server.prepare import LEAD
+from pellucid.server.prepare import COMPACTION_PREAMBLE
 from tests.openresponses.openresponses_kit import schemas
 from tests.scripted import Call, Script, Upstream, delta, say, serve
 from tests.scripted.gateway import Gateway, Reply, Served
@@ -123,9 +123,9 @@ def test_what_comes_back_is_told_to_a_model_before_all_else(gateway: Served, ups
     model = upstream.plays(ANSWERS)
     response = gateway.ask(model, store=True, input=[*items, {"role": "user", "content": "When?"}])
     assert response.json["status"] == "completed"
-    assert sent(upstream, model) == [("user", f"{LEAD}{SUMMARY}"), ("user", "When?")]
+    assert sent(upstream, model) == [("user", f"{COMPACTION_PREAMBLE}{SUMMARY}"), ("user", "When?")]
     gateway.ask(model, previous_response_id=response.json["id"])
-    assert sent(upstream, model)[:2] == [("user", f"{LEAD}{SUMMARY}"), ("user", "When?")]
+    assert sent(upstream, model)[:2] == [("user", f"{COMPACTION_PREAMBLE}{SUMMARY}"), ("user", "When?")]
     kept = gateway.request("GET", f"/v1/responses/{response.json['id']}/input_items?order=asc").json["data"]
     assert kept[0] == items[0]
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ConfigError
-from pellucid.server.config import Config, api_key, check_config, read_config
+from pellucid.server.config import Config, check_config, find_api_key, read_config
 from tests.examples import many
 
 VLLM = {"base_url": "http://127.0.0.1:8000/v1"}
@@ -141,7 +141,7 @@ def test_all_mistakes_are_named_at_once() -> None:
 
 def test_no_configuration_is_a_configuration() -> None:
     assert check_config({}, {}) == Config()
-    assert Config().use_local
+    assert Config().uses_local_model
 
 
 def test_what_a_file_says_is_what_is_meant(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_what_a_file_says_is_what_is_meant(tmp_path: Path) -> None:
     assert ours.limits is not None
     assert (ours.limits.connect, ours.limits.idle) == (1.0, 300.0)
     assert config.models["b"].settings == {"temperature": 1.0, "thinking": "low"}
-    assert not config.use_local
+    assert not config.uses_local_model
 
 
 def test_what_the_documentation_shows_is_right() -> None:
@@ -196,9 +196,9 @@ def test_keys_come_from_the_environment() -> None:
     environ = {"OPENAI_API_KEY": "usual", "MINE": "of one's own\n", "EMPTY": ""}
     config = check_config({"providers": {"openai": {}}}, environ)
     profile = config.all_profiles()["openai"]
-    assert api_key(config.providers["openai"], profile, environ) == "usual"
+    assert find_api_key(config.providers["openai"], profile, environ) == "usual"
     config = check_config({"providers": {"openai": {"api_key_env": "MINE"}}}, environ)
-    assert api_key(config.providers["openai"], profile, environ) == "of one's own"
+    assert find_api_key(config.providers["openai"], profile, environ) == "of one's own"
     assert mistakes({"providers": {"openai": {"api_key_env": "EMPTY"}}}, environ)
 
 

@@ -45,7 +45,7 @@ def test_the_server_of_tools_that_is_shown_can_be_called(tmp_path: Path) -> None
         async with MCPServer("clock", command=sys.executable, args=[str(tmp_path / "clock.py")]) as server:
             [tool] = await server.tools()
             assert tool.definition.description == "The time of day in a zone, such as Europe/Paris."
-            said = await tool.call(RunContext("me", None), tool.read({"zone": "Europe/Paris"}))
+            said = await tool.call(RunContext("me", None), tool.validate({"zone": "Europe/Paris"}))
             return str(said["result"])
 
     assert re.fullmatch(r"\d\d:\d\d", asyncio.run(call()))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pellucid.local.catalogue import find
+from pellucid.local.catalogue import find_model
 from pellucid.local.fetch import fetch
 from pellucid.local.supervise import Engine
 from pellucid.models.embedded import EmbeddedModel
@@ -46,10 +46,10 @@ class Home:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     # Without the hub: a machine that has none would wait for it each time the cache is cold.
-    model = msgspec.structs.replace(find("smollm2-135m"), hub="")
+    model = msgspec.structs.replace(find_model("smollm2-135m"), hub="")
     weights: Path = asyncio.run(fetch(model))
     log = tmp_path_factory.mktemp("engine") / "engine.log"
-    engine = Engine(model, weights, log=log, first_pause=0.1)
+    engine = Engine(model, weights, log=log, first_pause_seconds=0.1)
     transport = UpstreamClient()
     config = {"local": {"model": "smollm2-135m"}}
     with serve(config, EmbeddedModel(engine, transport), transport) as gateway:

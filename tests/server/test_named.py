@@ -11,7 +11,7 @@ import pytest
 from pellucid.errors import ConfigError
 from pellucid.server import create_app
 from pellucid.server.config import check_config
-from pellucid.server.named import check_named
+from pellucid.server.named import check_startup
 
 VLLM = {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}
 
@@ -44,11 +44,11 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("table", "mistake"), WRONG)
 def test_what_starting_refuses_is_found_before(table: dict[str, Any], mistake: str) -> None:
     config = check_config({"providers": VLLM, "storage": {"url": "sqlite://"}, **table}, {})
-    [told] = check_named(config, None)
+    [told] = check_startup(config, None)
     assert mistake in told
 
     async def start() -> None:
-        async with create_app(config).life:
+        async with create_app(config).lifespan_context:
             pass
 
     with pytest.raises(ConfigError) as refused:
@@ -59,6 +59,6 @@ def test_what_starting_refuses_is_found_before(table: dict[str, Any], mistake: s
 def test_a_file_of_keys_that_holds_none(home: Path) -> None:
     jwt = {"issuer": "https://login.example.com", "audience": "x", "jwks_file": "open.json"}
     config = check_config({"providers": VLLM, "access": {"jwt": jwt}}, {})
-    assert check_named(config, None) == [
+    assert check_startup(config, None) == [
         "access.jwt.jwks_file: open.json: it is not a set of at most 100 keys",
     ]

@@ -18,14 +18,14 @@ from starlette.routing import Route, WebSocketRoute
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.server import create_app
 from pellucid.server.config import check_config
-from pellucid.server.openapi import document
-from pellucid.server.page import Page, built
+from pellucid.server.openapi import build_document
+from pellucid.server.page import Page, built_files
 from tests.cases import Cases
 from tests.examples import costly
 from tests.scripted import Upstream, serve
 from tests.scripted.gateway import Served
 
-DOC = document()
+DOC = build_document()
 METHODS = {"get", "post", "put", "patch", "delete"}
 
 
@@ -41,7 +41,7 @@ def test_every_route_is_described_and_nothing_else_is() -> None:
             sockets.add(path)
     described = {(method.upper(), path) for path, row in DOC["paths"].items() for method in METHODS & row.keys()}
     # What is measured is served only where the operator has it on; the page's files are no API.
-    files = {("GET", re.sub(r":\w+}", "}", vars(route)["path"])) for route in Page(built()).routes()}
+    files = {("GET", re.sub(r":\w+}", "}", vars(route)["path"])) for route in Page(built_files()).routes()}
     assert served - files | {("GET", "/metrics")} == described
     assert sockets == {path for path, row in DOC["paths"].items() if any(key.endswith("-websocket") for key in row)}
 

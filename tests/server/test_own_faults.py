@@ -14,7 +14,7 @@ from pellucid.events import Event, RunEndEvent
 from pellucid.fold import Fold
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.providers.answer import AnswerDecoder
+from pellucid.providers.answer import StreamDecoder
 from pellucid.providers.frame_template import Template
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
@@ -61,11 +61,11 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
 @pytest.mark.parametrize(
     ("where", "name", "place"),
     [
-        (AnswerDecoder, "feed_until_text", "models.model"),
+        (StreamDecoder, "feed_until_text", "models.model"),
         (Fold, "delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
         (Template, "text_of", "models.model"),
-        (AnswerDecoder, "add_text", "models.model"),
+        (StreamDecoder, "add_text", "models.model"),
         (Fold, "add_text", "runs.live_run"),
         (Encoder, "_encode_text", "models.model"),
     ],
@@ -101,7 +101,7 @@ def test_in_mid_stream(
 @pytest.mark.parametrize(
     ("where", "name", "place"),
     [
-        (AnswerDecoder, "feed_until_text", "models.model"),
+        (StreamDecoder, "feed_until_text", "models.model"),
         (Fold, "delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
         (import_module("pellucid.server.openresponses.routes"), "parse_request", "server.openresponses"),
@@ -134,8 +134,8 @@ def test_even_if_what_is_open_cannot_be_closed(
     def never(*_: Any, **__: Any) -> Any:
         raise RuntimeError(SECRET)
 
-    monkeypatch.setattr(AnswerDecoder, "feed_until_text", never)
-    monkeypatch.setattr(AnswerDecoder, "end", never)
+    monkeypatch.setattr(StreamDecoder, "feed_until_text", never)
+    monkeypatch.setattr(StreamDecoder, "end", never)
     reply = gateway.ask(upstream.plays(say()), stream=True)
     assert [x["type"] for x in reply.events][-2:] == ["error", "response.failed"]
     assert reply.body.endswith(b"data: [DONE]\n\n")

@@ -44,7 +44,7 @@ def test_the_whole_conversation_goes_on(me: Caller, upstream: Upstream) -> None:
     model = upstream.plays(THINKS)
     previous: dict[str, Any] = {}
     for turn in range(4):
-        said = me.said(model, f"Question {turn}", **previous)
+        said = me.create_response(model, f"Question {turn}", **previous)
         assert said["previous_response_id"] == previous.get("previous_response_id")
         previous = {"previous_response_id": said["id"]}
     seen = brief(upstream_saw(upstream, model))
@@ -56,12 +56,12 @@ def test_the_whole_conversation_goes_on(me: Caller, upstream: Upstream) -> None:
 
 def test_a_chain_may_branch_and_name_another_model(me: Caller, upstream: Upstream) -> None:
     first, second = upstream.plays(THINKS), upstream.plays(say("", "Blue."))
-    root = me.said(first, "One")["id"]
-    left = me.said(second, "Two", previous_response_id=root)["id"]
-    right = me.said(second, "Three", previous_response_id=root)["id"]
-    me.said(first, "Four", previous_response_id=left)
+    root = me.create_response(first, "One")["id"]
+    left = me.create_response(second, "Two", previous_response_id=root)["id"]
+    right = me.create_response(second, "Three", previous_response_id=root)["id"]
+    me.create_response(first, "Four", previous_response_id=left)
     assert [said for who, said in brief(upstream_saw(upstream, first)) if who == "user"] == ["One", "Two", "Four"]
-    me.said(first, "Five", previous_response_id=right)
+    me.create_response(first, "Five", previous_response_id=right)
     assert [said for who, said in brief(upstream_saw(upstream, first)) if who == "user"] == ["One", "Three", "Five"]
 
 
@@ -69,11 +69,11 @@ def test_a_chain_may_branch_and_name_another_model(me: Caller, upstream: Upstrea
 def test_a_call_of_the_callers_is_answered_in_the_next_response(me: Caller, upstream: Upstream, provider: str) -> None:
     name = upstream.plays(calls("ask_user", reasoning="Whom?"), THINKS)
     model = f"{provider}:{name}"
-    first = me.said(model, tools=[CALLERS])
+    first = me.create_response(model, tools=[CALLERS])
     assert types(first) == ["reasoning", "function_call"]
     assert first["status"] == "completed"
     [call] = call_ids(first)
-    second = me.said(model, [output(call, "Ada")], previous_response_id=first["id"], tools=[CALLERS])
+    second = me.create_response(model, [output(call, "Ada")], previous_response_id=first["id"], tools=[CALLERS])
     assert second["status"] == "completed"
     seen = brief(upstream_saw(upstream, name))
     assert [who for who, _ in seen] == ["user", "assistant", "tool"]
@@ -85,9 +85,9 @@ def test_a_call_of_the_callers_is_answered_in_the_next_response(me: Caller, upst
 
 def test_calls_of_the_servers_are_in_the_chain(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(calls("look_up", reasoning="A word."), THINKS)
-    first = me.said(name)
+    first = me.create_response(name)
     assert types(first) == ["reasoning", "function_call", "function_call_output", "reasoning", "message"]
-    me.said(name, "And then?", previous_response_id=first["id"])
+    me.create_response(name, "And then?", previous_response_id=first["id"])
     seen = brief(upstream_saw(upstream, name))
     assert [who for who, _ in seen] == ["user", "assistant", "tool", "assistant", "user"]
     assert seen[1][1][0] == "A word."
@@ -114,7 +114,9 @@ def test_a_turn_that_calls_both(me: Caller, upstream: Upstream, names: tuple[str
     [pending] = [id for id, called in zip(made, names, strict=True) if called == "ask_user"]
     answered = [item["call_id"] for item in first["output"] if item["type"] == "function_call_output"]
     assert set(answered) == set(made) - {pending}
-    me.said(name, [output(pending, "Ada"), message("Go on.")], previous_response_id=first["id"], tools=[CALLERS])
+    me.create_response(
+        name, [output(pending, "Ada"), message("Go on.")], previous_response_id=first["id"], tools=[CALLERS]
+    )
     seen = brief(upstream_saw(upstream, name))
     results = {pending: "Ada", **dict.fromkeys(answered, "moss is a word")}
     assert seen[1][1][2:] == names
@@ -123,8 +125,8 @@ def test_a_turn_that_calls_both(me: Caller, upstream: Upstream, names: tuple[str
 
 def test_a_function_that_fails_is_in_the_chain_too(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(calls("fail", arguments='{"word":"secret-of-ours"}'), THINKS)
-    first = me.said(name)
-    me.said(name, "And?", previous_response_id=first["id"])
+    first = me.create_response(name)
+    me.create_response(name, "And?", previous_response_id=first["id"])
     seen = brief(upstream_saw(upstream, name))
     assert seen[2][0] == "tool"
     assert seen[2][1][0] == call_ids(first)[0]
@@ -133,18 +135,18 @@ def test_a_function_that_fails_is_in_the_chain_too(me: Caller, upstream: Upstrea
 def test_a_call_that_nobody_answered_does_not_stop_the_conversation(me: Caller, upstream: Upstream) -> None:
     """No provider takes a call without its result."""
     name = upstream.plays(calls("ask_user"), THINKS)
-    first = me.said(name, tools=[CALLERS])
-    me.said(name, "Never mind.", previous_response_id=first["id"], tools=[CALLERS])
+    first = me.create_response(name, tools=[CALLERS])
+    me.create_response(name, "Never mind.", previous_response_id=first["id"], tools=[CALLERS])
     assert not any(entry.get("tool_calls") for entry in upstream_saw(upstream, name))
 
 
 def test_a_call_that_was_answered_is_not_answered_again(me: Caller, upstream: Upstream) -> None:
     """Not by who forgot that it was, and not in the place of the server's own functions."""
     name = upstream.plays(calls("ask_user", "look_up"), THINKS)
-    first = me.said(name, tools=[CALLERS])
+    first = me.create_response(name, tools=[CALLERS])
     pending, servers = call_ids(first)
-    second = me.said(name, [output(pending, "Ada")], previous_response_id=first["id"])
-    branch = me.said(name, [output(pending, "Eve")], previous_response_id=first["id"])
+    second = me.create_response(name, [output(pending, "Ada")], previous_response_id=first["id"])
+    branch = me.create_response(name, [output(pending, "Eve")], previous_response_id=first["id"])
     assert branch["status"] == "completed"
     for call, after in ((pending, second), (servers, first)):
         reply = me.say(name, [message("So:"), output(call, "Bob")], previous_response_id=after["id"])
@@ -155,37 +157,37 @@ def test_a_call_that_was_answered_is_not_answered_again(me: Caller, upstream: Up
 
 def test_instructions_are_not_carried_over(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(THINKS)
-    first = me.said(name, "One", instructions="Speak like a pirate.")
-    second = me.said(name, "Two", previous_response_id=first["id"])
+    first = me.create_response(name, "One", instructions="Speak like a pirate.")
+    second = me.create_response(name, "Two", previous_response_id=first["id"])
     assert second["instructions"] is None
     assert [who for who, _ in brief(upstream_saw(upstream, name))] == ["user", "assistant", "user"]
-    me.said(name, "Three", previous_response_id=second["id"], instructions="Be brief.")
+    me.create_response(name, "Three", previous_response_id=second["id"], instructions="Be brief.")
     seen = brief(upstream_saw(upstream, name))
     assert [said for who, said in seen if who == "system"] == ["Be brief."]
-    assert me.kept(first["id"])["instructions"] == "Speak like a pirate."
+    assert me.get_response(first["id"])["instructions"] == "Speak like a pirate."
 
 
 def test_nothing_new_may_be_said(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(THINKS)
-    first = me.said(name, "One")
-    second = me.said(name, None, previous_response_id=first["id"])
+    first = me.create_response(name, "One")
+    second = me.create_response(name, None, previous_response_id=first["id"])
     assert me.do("GET", f"/v1/responses/{second['id']}/input_items").json["data"] == []
 
 
 def test_a_response_that_failed_is_gone_on_from(me: Caller, upstream: Upstream) -> None:
     """What it said until then was said; its cut thought goes to nobody."""
     name = upstream.plays(breaks, THINKS)
-    first = me.said(name, "One")
+    first = me.create_response(name, "One")
     assert first["status"] == "failed"
-    assert me.kept(first["id"])["status"] == "failed"
-    me.said(name, "Two", previous_response_id=first["id"])
+    assert me.get_response(first["id"])["status"] == "failed"
+    me.create_response(name, "Two", previous_response_id=first["id"])
     seen = brief(upstream_saw(upstream, name))
     assert [said for who, said in seen if who == "user"] == ["One", "Two"]
 
 
 def test_a_response_that_is_under_way_is_not(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(hangs, THINKS)
-    first = me.said(name, "One", background=True)
+    first = me.create_response(name, "One", background=True)
     upstream.calls(name, 1)
     reply = me.say(name, "Two", previous_response_id=first["id"])
     assert reply.status == 400
@@ -194,15 +196,15 @@ def test_a_response_that_is_under_way_is_not(me: Caller, upstream: Upstream) -> 
     assert "still under way" in reply.error["message"]
     cancelled = me.do("POST", f"/v1/responses/{first['id']}/cancel")
     assert cancelled.json["status"] == "cancelled"
-    assert me.said(name, "Two", previous_response_id=first["id"])["status"] == "completed"
+    assert me.create_response(name, "Two", previous_response_id=first["id"])["status"] == "completed"
     assert [said for who, said in brief(upstream_saw(upstream, name)) if who == "user"] == ["One", "Two"]
 
 
 def test_what_was_deleted_is_gone_on_from_by_nobody(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(THINKS)
-    first = me.said(name, "One")["id"]
-    second = me.said(name, "Two", previous_response_id=first)["id"]
-    third = me.said(name, "Three", previous_response_id=second)["id"]
+    first = me.create_response(name, "One")["id"]
+    second = me.create_response(name, "Two", previous_response_id=first)["id"]
+    third = me.create_response(name, "Three", previous_response_id=second)["id"]
     assert me.do("DELETE", f"/v1/responses/{second}").status == 200
     for id in (second, third):
         reply = me.say(name, "Four", previous_response_id=id)
@@ -210,19 +212,19 @@ def test_what_was_deleted_is_gone_on_from_by_nobody(me: Caller, upstream: Upstre
         assert reply.error["code"] == "previous_response_not_found"
         assert reply.error["param"] == "previous_response_id"
         assert second in reply.error["message"]
-    assert me.kept(third)["previous_response_id"] == second
-    assert me.said(name, "Four", previous_response_id=first)["status"] == "completed"
+    assert me.get_response(third)["previous_response_id"] == second
+    assert me.create_response(name, "Four", previous_response_id=first)["status"] == "completed"
     assert len(upstream.calls(name)) == 4
 
 
 def test_one_that_was_not_stored_is_not_there(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(THINKS)
-    first = me.said(name, store=False)
+    first = me.create_response(name, store=False)
     assert first["store"] is False
     reply = me.say(name, previous_response_id=first["id"])
     assert (reply.status, reply.error["code"]) == (400, "previous_response_not_found")
-    kept = me.said(name)["id"]
-    unkept = me.said(name, previous_response_id=kept, store=False)["id"]
+    kept = me.create_response(name)["id"]
+    unkept = me.create_response(name, previous_response_id=kept, store=False)["id"]
     assert me.do("GET", f"/v1/responses/{unkept}").status == 404
 
 

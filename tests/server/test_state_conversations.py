@@ -79,17 +79,17 @@ def test_responses_add_what_they_said(me: Caller, upstream: Upstream, form: Any,
     conversation = me.conversation(message("Hello.", "developer"))
     asked = {"conversation": form(conversation)}
     if how == "background":
-        said = me.until(me.said(name, background=True, **asked)["id"], "completed")
+        said = me.until(me.create_response(name, background=True, **asked)["id"], "completed")
     elif how == "stream":
         said = me.say(name, stream=True, **asked).events[-1]["response"]
     else:
-        said = me.said(name, **asked)
+        said = me.create_response(name, **asked)
     assert said["conversation"] == {"id": conversation}
     listed = me.items(conversation)["data"]
     assert [item["type"] for item in listed] == ["message", "message", *types(said)]
     assert listed[2:] == said["output"], "as they were told, under the same ids"
     assert me.do("GET", f"/v1/conversations/{conversation}/items/{said['output'][0]['id']}").json == said["output"][0]
-    me.said(name, "And then?", **asked)
+    me.create_response(name, "And then?", **asked)
     seen = brief(upstream_saw(upstream, name))
     made = call_ids(said)[0]
     assert seen[1:] == [
@@ -105,15 +105,15 @@ def test_a_call_of_the_callers_is_answered_in_the_conversation(me: Caller, upstr
     """Also where a turn called functions of both."""
     name = upstream.plays(calls("ask_user", "look_up"), THINKS)
     conversation = me.conversation()
-    first = me.said(name, conversation=conversation, tools=[CALLERS])
+    first = me.create_response(name, conversation=conversation, tools=[CALLERS])
     theirs, ours = call_ids(first)
-    me.said(name, [output(theirs, "Ada")], conversation=conversation, tools=[CALLERS])
+    me.create_response(name, [output(theirs, "Ada")], conversation=conversation, tools=[CALLERS])
     seen = brief(upstream_saw(upstream, name))
     assert seen[2:] == [("tool", (theirs, "Ada")), ("tool", (ours, "moss is a word"))]
     # A call that is taken away takes its result along.
     call = next(item["id"] for item in first["output"] if item.get("call_id") == theirs)
     assert me.do("DELETE", f"/v1/conversations/{conversation}/items/{call}").status == 200
-    me.said(name, "Go on.", conversation=conversation)
+    me.create_response(name, "Go on.", conversation=conversation)
     seen = brief(upstream_saw(upstream, name))
     assert [entry for entry in seen if entry[0] == "tool"] == [("tool", (ours, "moss is a word"))]
 
@@ -121,7 +121,7 @@ def test_a_call_of_the_callers_is_answered_in_the_conversation(me: Caller, upstr
 def test_what_is_not_stored_is_not_added(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(THINKS)
     conversation = me.conversation(message("Hello."))
-    said = me.said(name, "A secret", conversation=conversation, store=False)
+    said = me.create_response(name, "A secret", conversation=conversation, store=False)
     assert "conversation" not in said
     assert [who for who, _ in brief(upstream_saw(upstream, name))] == ["user"] * len(upstream_saw(upstream, name))
     assert len(me.items(conversation)["data"]) == 1
@@ -130,10 +130,10 @@ def test_what_is_not_stored_is_not_added(me: Caller, upstream: Upstream) -> None
 def test_what_failed_is_added_as_far_as_it_came(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(breaks, THINKS)
     conversation = me.conversation()
-    said = me.said(name, conversation=conversation)
+    said = me.create_response(name, conversation=conversation)
     assert said["status"] == "failed"
     assert me.items(conversation)["data"][1:] == said["output"]
-    assert me.said(name, "Again", conversation=conversation)["status"] == "completed"
+    assert me.create_response(name, "Again", conversation=conversation)["status"] == "completed"
 
 
 def test_whoever_adds_at_once_comes_one_after_the_other(me: Caller, upstream: Upstream) -> None:
@@ -145,7 +145,7 @@ def test_whoever_adds_at_once_comes_one_after_the_other(me: Caller, upstream: Up
             items = [message(f"{n}-{k}") for k in range(4)]
             assert me.do("POST", f"/v1/conversations/{conversation}/items", {"items": items}).status == 200
         else:
-            me.said(name, [message(f"{n}-{k}") for k in range(4)], conversation=conversation)
+            me.create_response(name, [message(f"{n}-{k}") for k in range(4)], conversation=conversation)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, range(24)))
@@ -178,7 +178,7 @@ def test_items_that_a_reader_may_not_see_leave_no_hole(upstream: Upstream, tmp_p
         mine = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "MARK mine"}]}
         conversation = ann.conversation(*[{**mine, "id": f"rs_{n}"} for n in range(5)], message("Hello."))
         for _ in range(2):
-            said = ann.said(name, [mine, message("Why?")], conversation=conversation)
+            said = ann.create_response(name, [mine, message("Why?")], conversation=conversation)
         whole = [item for page in pages(ann, conversation, 2, order) for item in page]
         assert len(whole) == 6 + 2 * 4
         for view in ("summary", "sealed", "hidden"):
@@ -205,12 +205,14 @@ SEALABLE = {"include": ["reasoning.encrypted_content"]}
 
 def test_sealed_items_are_opened_whenever_the_conversation_goes_on(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(calls("ask_user", reasoning="Sealed thought."), THINKS)
-    first = me.said(name, store=False, tools=[CALLERS], **SEALABLE)
+    first = me.create_response(name, store=False, tools=[CALLERS], **SEALABLE)
     thought = {name: value for name, value in first["output"][0].items() if name != "content"}
     assert thought["encrypted_content"]
     conversation = me.conversation(message("Why?"), thought, *first["output"][1:])
     for turn in ("One", "Two"):
-        me.said(name, [output(call_ids(first)[0], "Ada")] if turn == "One" else turn, conversation=conversation)
+        me.create_response(
+            name, [output(call_ids(first)[0], "Ada")] if turn == "One" else turn, conversation=conversation
+        )
         assert brief(upstream_saw(upstream, name))[1] == ("assistant", ("Sealed thought.", None, "ask_user"))
 
 
@@ -274,7 +276,7 @@ def test_what_is_wrong_with_a_conversation_is_named(me: Caller, upstream: Upstre
     ):
         reply = me.say(name, conversation=given)
         assert (reply.status, reply.error["code"], reply.error["param"]) == (status, code, "conversation"), given
-    kept = me.said(name)["id"]
+    kept = me.create_response(name)["id"]
     reply = me.say(name, conversation=me.conversation(), previous_response_id=kept)
     assert (reply.status, reply.error["code"]) == (400, "mutually_exclusive")
 
@@ -294,7 +296,7 @@ def test_metadata_has_limits(me: Caller, metadata: Any) -> None:
 
 def test_a_deleted_response_leaves_its_conversation_as_it_is(me: Caller, upstream: Upstream) -> None:
     conversation, name = me.conversation(), upstream.plays(THINKS)
-    said = me.said(name, conversation=conversation)
+    said = me.create_response(name, conversation=conversation)
     before = me.items(conversation)
     assert me.do("DELETE", f"/v1/responses/{said['id']}").status == 200
     assert me.items(conversation) == before

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from pellucid.runs import stored_run
-from pellucid.storage.errors import Unanswered
-from pellucid.storage.sqlite import Sqlite
+from pellucid.storage.errors import StoreUnavailable
+from pellucid.storage.sqlite import SqliteDatabase
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.server.state_kit import Caller, brief, message, serving, upstream_saw, url_of
 from tests.service_postgres import PostgresServer, postgres
@@ -44,13 +44,13 @@ def failing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     def unless_away(whole: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def answers(*args: Any) -> Any:
             if is_away.is_set():
-                raise Unanswered
+                raise StoreUnavailable
             return await whole(*args)
 
         return answers
 
-    monkeypatch.setattr(Sqlite, "read", unless_away(Sqlite.read))
-    monkeypatch.setattr(Sqlite, "write", unless_away(Sqlite.write))
+    monkeypatch.setattr(SqliteDatabase, "read", unless_away(SqliteDatabase.read))
+    monkeypatch.setattr(SqliteDatabase, "write", unless_away(SqliteDatabase.write))
     monkeypatch.setattr(stored_run, "RETRY_SECONDS", 0.02)
     monkeypatch.setattr(stored_run, "WAITED_SECONDS", 0.2)
     return Failing(url_of(tmp_path / "store.sqlite"), is_away.set, is_away.clear)
@@ -94,11 +94,11 @@ def test_a_store_that_fails_at_the_end(upstream: Upstream, failing: Failing) -> 
                 assert names[-2:] == ["error", "response.failed"]
                 assert names.count("response.completed") == 0
                 assert [event["sequence_number"] for event in reply.events] == list(range(len(names)))
-            me.until_well(said["id"])
+            me.wait_for_store(said["id"])
         # And without a restart:
         name = upstream.plays(THINKS)
-        first = me.said(name)
-        assert me.said(name, previous_response_id=first["id"])["status"] == "completed"
+        first = me.create_response(name)
+        assert me.create_response(name, previous_response_id=first["id"])["status"] == "completed"
         assert [who for who, _ in brief(upstream_saw(upstream, name))] == ["user", "assistant", "user"]
 
 
@@ -106,7 +106,7 @@ def test_a_store_that_is_away_from_the_beginning(upstream: Upstream, failing: Fa
     """What needs it is refused before a model is asked; what does not is answered."""
     with serving(upstream, failing.url, access={"keys": False}) as running:
         me, name = Caller(running), upstream.plays(THINKS)
-        kept = me.said(name)["id"]
+        kept = me.create_response(name)["id"]
         asked = len(upstream.calls(name))
         failing.stop()
         try:
@@ -124,12 +124,12 @@ def test_a_store_that_is_away_from_the_beginning(upstream: Upstream, failing: Fa
                 reply = me.say(name, **more)
                 assert (reply.status, reply.error["code"]) == (503, "storage_unavailable"), more
             assert len(upstream.calls(name)) == asked
-            assert me.said(name, store=False)["status"] == "completed"
+            assert me.create_response(name, store=False)["status"] == "completed"
             assert me.do("GET", "/ready").status == 503
         finally:
             failing.start()
-        me.until_well(kept)
-        assert me.kept(kept)["status"] == "completed"
+        me.wait_for_store(kept)
+        assert me.get_response(kept)["status"] == "completed"
 
 
 async def turned_away(call: Call) -> None:
@@ -145,7 +145,7 @@ def test_what_a_model_refuses_leaves_nothing(upstream: Upstream) -> None:
         for stream in (True, False):
             reply = me.say(refused, "Why?", conversation=conversation, stream=stream)
             assert reply.status == 429, reply.body
-        said = me.said(name, "Why?", conversation=conversation)
+        said = me.create_response(name, "Why?", conversation=conversation)
         assert [item["type"] for item in me.items(conversation)["data"]] == [
             "message",
             "message",

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.conversation import joined
+from pellucid.conversation import join_messages
 from pellucid.parts import (
     ModelMessage,
     ModelRequest,
@@ -52,27 +52,27 @@ def parts_of(messages: Sequence[ModelMessage]) -> list[str]:
 
 @given(conversations, cuts)
 def test_where_it_was_cut_does_not_matter(messages: list[ModelMessage], cuts: list[int]) -> None:
-    whole = joined(messages)
-    assert joined(*pieces(messages, cuts)) == whole
-    assert joined(whole) == whole, "and once joined, it stays as it is"
+    whole = join_messages(messages)
+    assert join_messages(*pieces(messages, cuts)) == whole
+    assert join_messages(whole) == whole, "and once joined, it stays as it is"
     first, *rest = pieces(messages, cuts)
-    assert joined(joined(first), *rest) == whole, "nor does it if a part of it was joined before"
+    assert join_messages(join_messages(first), *rest) == whole, "nor does it if a part of it was joined before"
 
 
 @given(conversations)
 def test_nothing_is_lost_doubled_or_changed(messages: list[ModelMessage]) -> None:
     kept = messages_to_json(messages)
-    whole = joined(messages)
+    whole = join_messages(messages)
     assert sorted(parts_of(whole)) == sorted(parts_of(messages))
     assert messages_to_json(messages) == kept, "what is joined stays itself as it was"
-    assert joined(messages_from_json(kept)) == whole
+    assert join_messages(messages_from_json(kept)) == whole
     answers = [message for message in messages if isinstance(message, ModelResponse)]
     assert [message for message in whole if isinstance(message, ModelResponse)] == answers
 
 
 @given(conversations)
 def test_what_is_said_in_a_row_is_one_request_with_its_results_first(messages: list[ModelMessage]) -> None:
-    whole = joined(messages)
+    whole = join_messages(messages)
     for before, after in pairwise(whole):
         assert not (isinstance(before, ModelRequest) and isinstance(after, ModelRequest))
         if isinstance(before, ModelResponse) and isinstance(after, ModelRequest):
@@ -91,7 +91,7 @@ def test_what_is_no_result_keeps_its_order(messages: list[ModelMessage]) -> None
             if not isinstance(part, ToolReturnPart | RetryPromptPart)
         ]
 
-    assert prompts(joined(messages)) == prompts(messages)
+    assert prompts(join_messages(messages)) == prompts(messages)
 
 
 @given(conversations)
@@ -103,5 +103,5 @@ def test_the_last_word_on_instructions_counts(messages: list[ModelMessage]) -> N
         elif message.instructions:
             runs[-1].append(message.instructions)
     wanted = [run[-1] for run in runs if run]
-    told = [message.instructions for message in joined(messages) if isinstance(message, ModelRequest)]
+    told = [message.instructions for message in join_messages(messages) if isinstance(message, ModelRequest)]
     assert [instructions for instructions in told if instructions] == wanted

@@ -58,12 +58,12 @@ def client(gateway: Served) -> Iterator[openai.OpenAI]:
 def test_it_is_read_again_as_it_was_told(me: Caller, upstream: Upstream, script: Any) -> None:
     name = upstream.plays(script)
     asked = {"tools": [CALLERS], "metadata": {"a": "b"}, "instructions": "Be brief.", "temperature": 0.5}
-    whole = me.said(name, **asked)
+    whole = me.create_response(name, **asked)
     assert whole["store"] is True
-    assert me.kept(whole["id"]) == whole
+    assert me.get_response(whole["id"]) == whole
     streamed = me.say(name, stream=True, **asked).events
     told = streamed[-1]["response"]
-    assert me.kept(told["id"]) == told
+    assert me.get_response(told["id"]) == told
     again = me.do("GET", f"/v1/responses/{told['id']}?stream=true").events
     assert again == streamed
 
@@ -73,7 +73,7 @@ def test_a_client_that_left_has_a_cancelled_response(gateway: Served, me: Caller
     with gateway.open(f"vllm:{name}") as stream:
         stream.until("Hm.")
         id = stream.seen.partition(b'"id":"')[2].partition(b'"')[0].decode()
-    found = me.until_kept(id)
+    found = me.wait_for_response(id)
     assert found["status"] == "cancelled"
     assert found["output"][0]["status"] == "incomplete"
 
@@ -82,11 +82,11 @@ def test_a_client_that_left_has_a_cancelled_response(gateway: Served, me: Caller
 def test_whether_it_is_stored_when_nobody_says(upstream: Upstream, default: bool) -> None:
     with serving(upstream, storage={"store": default}) as running:
         me, name = Caller(running), upstream.plays(THINKS)
-        said = me.said(name)
+        said = me.create_response(name)
         assert said["store"] is default
         assert me.do("GET", f"/v1/responses/{said['id']}").status == (200 if default else 404)
         for asked in (True, False):
-            said = me.said(name, store=asked)
+            said = me.create_response(name, store=asked)
             assert me.do("GET", f"/v1/responses/{said['id']}").status == (200 if asked else 404)
         reply = me.say(name, background=True)
         if default:
@@ -94,7 +94,7 @@ def test_whether_it_is_stored_when_nobody_says(upstream: Upstream, default: bool
         else:
             assert (reply.status, reply.error["code"]) == (400, "store_required")
             assert "store: true" in reply.error["message"]
-            assert me.until(me.said(name, background=True, store=True)["id"], "completed")
+            assert me.until(me.create_response(name, background=True, store=True)["id"], "completed")
 
 
 def test_a_background_response_must_be_stored(me: Caller) -> None:
@@ -109,7 +109,7 @@ def test_who_may_not_have_anything_kept(upstream: Upstream, tmp_path: Any) -> No
     key = make_keys(url, {"ann": Policy(store=False)})["ann"]
     with serving(upstream, url, access={"keys": True}) as running:
         me, name = Caller(running, key), upstream.plays(THINKS)
-        said = me.said(name)
+        said = me.create_response(name)
         assert said["store"] is False, "as nothing else is allowed"
         for more in ({"store": True}, {"background": True}, {"background": True, "store": True}):
             reply = me.say(name, **more)
@@ -136,7 +136,7 @@ ITEMS: list[dict[str, Any]] = [
 
 
 def test_input_items_are_listed_as_they_were_received(me: Caller, client: openai.OpenAI, upstream: Upstream) -> None:
-    said = me.said(upstream.plays(THINKS), ITEMS)
+    said = me.create_response(upstream.plays(THINKS), ITEMS)
     listed = me.do("GET", f"/v1/responses/{said['id']}/input_items?order=asc&limit=100").json
     assert listed["object"] == "list"
     assert listed["has_more"] is False
@@ -155,7 +155,7 @@ def test_input_items_are_listed_as_they_were_received(me: Caller, client: openai
 
 
 def test_a_text_is_one_message(me: Caller, upstream: Upstream) -> None:
-    said = me.said(upstream.plays(THINKS), "Why?")
+    said = me.create_response(upstream.plays(THINKS), "Why?")
     [item] = me.do("GET", f"/v1/responses/{said['id']}/input_items").json["data"]
     assert item.pop("id").startswith("msg_")
     assert item == {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Why?"}]}
@@ -174,7 +174,7 @@ def test_a_text_is_one_message(me: Caller, upstream: Upstream) -> None:
     ],
 )
 def test_a_wrong_page_is_named(me: Caller, upstream: Upstream, query: str, param: str) -> None:
-    said = me.said(upstream.plays(THINKS))
+    said = me.create_response(upstream.plays(THINKS))
     conversation = me.conversation(message("Hi."))
     for path in (f"/v1/responses/{said['id']}/input_items", f"/v1/conversations/{conversation}/items"):
         reply = me.do("GET", f"{path}?{query}")
@@ -185,7 +185,7 @@ def test_a_wrong_page_is_named(me: Caller, upstream: Upstream, query: str, param
 
 
 def test_it_is_deleted_once(client: openai.OpenAI, me: Caller, upstream: Upstream) -> None:
-    id = me.said(upstream.plays(THINKS))["id"]
+    id = me.create_response(upstream.plays(THINKS))["id"]
     reply = me.do("DELETE", f"/v1/responses/{id}")
     assert reply.json == {"id": id, "object": "response", "deleted": True}
     for method, path in (
@@ -196,7 +196,7 @@ def test_it_is_deleted_once(client: openai.OpenAI, me: Caller, upstream: Upstrea
         ("POST", "/cancel"),
     ):
         assert me.do(method, f"/v1/responses/{id}{path}").error["code"] == "response_not_found"
-    other = me.said(upstream.plays(THINKS))["id"]
+    other = me.create_response(upstream.plays(THINKS))["id"]
     client.responses.delete(other)
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(other)
@@ -204,7 +204,7 @@ def test_it_is_deleted_once(client: openai.OpenAI, me: Caller, upstream: Upstrea
 
 def test_one_that_is_under_way_is_stopped_and_deleted(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(hangs)
-    id = me.said(name, background=True)["id"]
+    id = me.create_response(name, background=True)["id"]
     [call] = upstream.calls(name, 1)
     assert me.do("DELETE", f"/v1/responses/{id}").json["deleted"] is True
     assert call.connection.closed.wait(LIMIT_SECONDS), "the upstream goes with it"
@@ -214,24 +214,24 @@ def test_one_that_is_under_way_is_stopped_and_deleted(me: Caller, upstream: Upst
 
 def test_it_is_cancelled(client: openai.OpenAI, me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(hangs)
-    id = me.said(name, background=True)["id"]
+    id = me.create_response(name, background=True)["id"]
     [call] = upstream.calls(name, 1)
     cancelled = client.responses.cancel(id)
     assert cancelled.status == "cancelled"
     assert call.connection.closed.wait(LIMIT_SECONDS)
-    assert me.kept(id)["status"] == "cancelled"
+    assert me.get_response(id)["status"] == "cancelled"
     again = me.do("POST", f"/v1/responses/{id}/cancel")
     assert (again.status, again.json["status"]) == (200, "cancelled"), "a second time changes nothing"
 
 
 def test_one_that_is_over_stays_as_it_is(me: Caller, upstream: Upstream) -> None:
-    id = me.said(upstream.plays(THINKS), background=True)["id"]
+    id = me.create_response(upstream.plays(THINKS), background=True)["id"]
     done = me.until(id, "completed")
     assert me.do("POST", f"/v1/responses/{id}/cancel").json == done
 
 
 def test_only_a_background_response_is_cancelled(me: Caller, upstream: Upstream) -> None:
-    reply = me.do("POST", f"/v1/responses/{me.said(upstream.plays(THINKS))['id']}/cancel")
+    reply = me.do("POST", f"/v1/responses/{me.create_response(upstream.plays(THINKS))['id']}/cancel")
     assert (reply.status, reply.error["code"]) == (400, "not_cancellable")
 
 
@@ -242,11 +242,11 @@ def test_what_an_item_refers_to_is_said_again(me: Caller, upstream: Upstream) ->
     """Every item of a response, by its id alone: the server's calls and their results, reasoning, text, what the caller
     said; also from a response whose own input was such references."""
     name = upstream.plays(calls("look_up", reasoning="A word."), THINKS)
-    first = me.said(name, [{**message("Why?"), "id": "msg_why"}])
+    first = me.create_response(name, [{**message("Why?"), "id": "msg_why"}])
     assert types(first) == ["reasoning", "function_call", "function_call_output", "reasoning", "message"]
     ids = ["msg_why", *(item["id"] for item in first["output"])]
     references = [{"type": "item_reference", "id": id} for id in ids]
-    second = me.said(name, [*references, message("And?")])
+    second = me.create_response(name, [*references, message("And?")])
     seen = brief(upstream_saw(upstream, name))
     made = call_ids(first)[0]
     assert seen == [
@@ -258,17 +258,17 @@ def test_what_an_item_refers_to_is_said_again(me: Caller, upstream: Upstream) ->
     ]
     listed = me.do("GET", f"/v1/responses/{second['id']}/input_items?order=asc").json["data"]
     assert listed[:-1] == references
-    me.said(name, [*references, message("And?")])
+    me.create_response(name, [*references, message("And?")])
     assert brief(upstream_saw(upstream, name)) == seen
 
 
 def test_a_result_of_the_callers_is_referred_to(me: Caller, upstream: Upstream) -> None:
     name = upstream.plays(calls("ask_user"), THINKS)
-    first = me.said(name, tools=[CALLERS])
+    first = me.create_response(name, tools=[CALLERS])
     [made] = call_ids(first)
-    me.said(name, [{**output(made, "Ada"), "id": "fco_mine"}], previous_response_id=first["id"])
+    me.create_response(name, [{**output(made, "Ada"), "id": "fco_mine"}], previous_response_id=first["id"])
     call = next(item["id"] for item in first["output"] if item["type"] == "function_call")
-    me.said(name, [message("Who?"), {"id": call}, {"id": "fco_mine"}])
+    me.create_response(name, [message("Who?"), {"id": call}, {"id": "fco_mine"}])
     assert brief(upstream_saw(upstream, name))[1:] == [
         ("assistant", (None, None, "ask_user")),
         ("tool", (made, "Ada")),
@@ -280,7 +280,7 @@ def test_what_is_not_there_is_named(me: Caller, upstream: Upstream) -> None:
     reply = me.say(name, [message("Hi."), {"type": "item_reference", "id": "msg_nobodys"}])
     assert (reply.status, reply.error["code"]) == (404, "item_not_found")
     assert reply.error["param"] == "input[1].id"
-    said = me.said(name)
+    said = me.create_response(name)
     me.do("DELETE", f"/v1/responses/{said['id']}")
     reply = me.say(name, [{"type": "item_reference", "id": said["output"][1]["id"]}])
     assert reply.error["code"] == "item_not_found"

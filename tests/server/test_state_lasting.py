@@ -74,7 +74,7 @@ class Told:
     def __init__(self, upstream: Upstream, me: Caller) -> None:
         self._model = upstream.plays(calls("ask_user"), THINKS)
         self._conversation = me.conversation(message("Hello."), metadata={"a": "b"})
-        self._called = me.said(self._model, conversation=self._conversation, tools=[CALLERS])
+        self._called = me.create_response(self._model, conversation=self._conversation, tools=[CALLERS])
         alone = me.say(self._model, [message("One"), message("Two")], stream=True).events[-1]["response"]
         self._paths = [f"/v1/responses/{self._called['id']}", f"/v1/responses/{alone['id']}?stream=true"]
         self._paths += [f"/v1/responses/{alone['id']}/input_items", f"/v1/conversations/{self._conversation}"]
@@ -87,8 +87,8 @@ class Told:
     def goes_on_with(self, me: Caller) -> None:
         assert self._read(me) == self._before
         answer = [output(call_ids(self._called)[0], "Ada")]
-        assert me.said(self._model, answer, previous_response_id=self._called["id"])["status"] == "completed"
-        assert me.said(self._model, "And?", conversation=self._conversation)["status"] == "completed"
+        assert me.create_response(self._model, answer, previous_response_id=self._called["id"])["status"] == "completed"
+        assert me.create_response(self._model, "And?", conversation=self._conversation)["status"] == "completed"
 
 
 @pytest.mark.needs("long")
@@ -145,7 +145,7 @@ def test_what_expired_is_gone(upstream: Upstream, tmp_path: Path, monkeypatch: p
     name = upstream.plays(THINKS)
     with serving(upstream, url, access={"keys": True}, storage={"retention_seconds": 3000.0}) as running:
         callers = {who: Caller(running, key) for who, key in keys.items()}
-        made = {who: me.said(name)["id"] for who, me in callers.items()}
+        made = {who: me.create_response(name)["id"] for who, me in callers.items()}
         talks = {who: me.conversation(message("Hello.")) for who, me in callers.items()}
         ann = callers["ann"]
         assert not any(gone(ann, id, name) for id in made.values())
@@ -154,8 +154,8 @@ def test_what_expired_is_gone(upstream: Upstream, tmp_path: Path, monkeypatch: p
         statuses = {who: ann.do("GET", f"/v1/conversations/{id}").status for who, id in talks.items()}
         assert statuses == {"ann": 200, "ann/short": 404, "ann/long": 200}
         # A conversation that goes on keeps its beginning.
-        chained = ann.said(name, previous_response_id=made["ann"])["id"]
-        ann.said(name, "More", conversation=talks["ann"])
+        chained = ann.create_response(name, previous_response_id=made["ann"])["id"]
+        ann.create_response(name, "More", conversation=talks["ann"])
         moved = 3600
         assert gone(ann, made["ann/long"], name), "a key cannot keep longer than the gateway does"
         assert not gone(ann, made["ann"], name)
@@ -185,7 +185,7 @@ def test_what_expired_is_gone(upstream: Upstream, tmp_path: Path, monkeypatch: p
 def test_nothing_expires_where_nothing_says_so(upstream: Upstream, tmp_path: Path) -> None:
     url, name = url_of(tmp_path / "store.sqlite"), upstream.plays(THINKS)
     with serving(upstream, url, storage={"retention_seconds": None}) as running:
-        Caller(running).said(name)
+        Caller(running).create_response(name)
         Caller(running).conversation()
     engine = sa.create_engine(url)
     with engine.connect() as door:

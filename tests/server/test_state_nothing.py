@@ -57,7 +57,7 @@ def say_all(gateway: Served, upstream: Upstream, *, store: bool) -> list[str]:
         second = me.say(name, again, stream=stream, **asked)
         assert MARKS["answer"] in second.body.decode()
         ids += [first["id"]]
-    broken = me.said(upstream.plays(breaks), MARKS["prompt"], **asked)
+    broken = me.create_response(upstream.plays(breaks), MARKS["prompt"], **asked)
     assert broken["status"] == "failed"
     with gateway.open(f"vllm:{upstream.plays(hangs)}", store=store, instructions=MARKS["instructions"]) as left:
         left.until("Hm.")
@@ -125,7 +125,9 @@ def test_in_a_file_and_in_redis(
     with serving(upstream, url, relay=relay, tools=functions) as running:
         ids = say_all(running, upstream, store=store)
         if store:  # so that it is known that what is looked for could be found
-            background = Caller(running).said(upstream.plays(everything), MARKS["prompt"], background=True)["id"]
+            background = Caller(running).create_response(upstream.plays(everything), MARKS["prompt"], background=True)[
+                "id"
+            ]
             Caller(running).until(background, "completed")
             assert not relay or MARK.encode() in all_of_redis(relay["url"])
         else:
@@ -165,11 +167,11 @@ def test_what_is_deleted_is_nowhere(upstream: Upstream, tmp_path: Path, relay: d
     with serving(upstream, url, relay=relay, tools=functions) as running:
         me, name = Caller(running), upstream.plays(everything)
         conversation = me.conversation(message(MARKS["prompt"]))
-        ids = [me.said(name, MARKS["prompt"])["id"]]
-        ids.append(me.said(name, MARKS["prompt"], background=True)["id"])
+        ids = [me.create_response(name, MARKS["prompt"])["id"]]
+        ids.append(me.create_response(name, MARKS["prompt"], background=True)["id"])
         me.until(ids[-1], "completed")
         waiting = upstream.plays(hangs)
-        ids.append(me.said(waiting, MARKS["prompt"], background=True)["id"])
+        ids.append(me.create_response(waiting, MARKS["prompt"], background=True)["id"])
         upstream.calls(waiting, 1)
         assert not relay or MARK.encode() in all_of_redis(relay["url"])
         assert MARK.encode() in every_byte(tmp_path)
@@ -184,12 +186,12 @@ def test_a_conversation_is_only_read(upstream: Upstream, tmp_path: Path) -> None
     with serving(upstream, f"sqlite:///{tmp_path / 'store.sqlite'}") as running:
         me, name = Caller(running), upstream.plays(everything)
         conversation = me.conversation(message("Hello."))
-        kept = me.said(name, "An ordinary one")["id"]
-        before = me.items(conversation), me.kept(kept)
+        kept = me.create_response(name, "An ordinary one")["id"]
+        before = me.items(conversation), me.get_response(kept)
         for more in ({"conversation": conversation}, {"previous_response_id": kept}):
-            said = me.said(name, "unkept-Wx3", store=False, tools=[CALLERS], **more)
+            said = me.create_response(name, "unkept-Wx3", store=False, tools=[CALLERS], **more)
             assert said["store"] is False
             assert "Hello." in str(upstream.calls(name)[-1].body) or "previous_response_id" in more
-        assert (me.items(conversation), me.kept(kept)) == before
+        assert (me.items(conversation), me.get_response(kept)) == before
         assert b"unkept-Wx3" not in every_byte(tmp_path)
         assert os.listdir(tmp_path)

@@ -44,9 +44,9 @@ def party(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Itera
         ann, bob = Caller(running, keys["ann"]), Caller(running, keys["bob"])
         model = upstream.plays(THINKS)
         conversation = ann.conversation(message("Hello."))
-        said = ann.said(model, conversation=conversation)
+        said = ann.create_response(model, conversation=conversation)
         waiting = upstream.plays(hangs)
-        under_way = ann.said(waiting, background=True)["id"]
+        under_way = ann.create_response(waiting, background=True)["id"]
         upstream.calls(waiting, 1)
         entry = ann.items(conversation)["data"][0]["id"]
         mine = Theirs(said["id"], under_way, said["output"][1]["id"], conversation, entry)
@@ -157,11 +157,11 @@ def test_every_endpoint_with_an_id_is_in_the_table(party: Party) -> None:
 def test_the_same_id_may_be_two_owners(party: Party) -> None:
     """Ids that clients choose are theirs alone."""
     item = {**message("Ann's secret"), "id": "msg_chosen"}
-    party.ann.said(party.model, [item])
+    party.ann.create_response(party.model, [item])
     reply = party.bob.say(party.model, [{"id": "msg_chosen"}])
     assert (reply.status, reply.error["code"]) == (404, "item_not_found")
-    party.bob.said(party.model, [{**item, "content": "Bob's"}])
-    said = party.bob.said(party.model, [{"id": "msg_chosen"}])
+    party.bob.create_response(party.model, [{**item, "content": "Bob's"}])
+    said = party.bob.create_response(party.model, [{"id": "msg_chosen"}])
     assert said["status"] == "completed"
 
 

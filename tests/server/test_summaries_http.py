@@ -318,7 +318,7 @@ def test_what_they_take_is_no_usage_of_the_response_and_is_paid_by_its_key(
         left = {}
         for owner, more in (("plain", {}), ("summed", WANTED)):
             caller = Caller(running, tokens[owner])
-            response = caller.said(upstream.plays(say("Hm. " * 200, "Yes.")), **more)
+            response = caller.create_response(upstream.plays(say("Hm. " * 200, "Yes.")), **more)
             assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (7, 9)
             reply = caller.say(upstream.plays(say("", "Yes.")))
             left[owner] = int(reply.headers["x-ratelimit-remaining-tokens"])

@@ -16,7 +16,7 @@ from pellucid.server.catalog import Catalog
 from pellucid.server.config import check_config
 from pellucid.upstream import UpstreamClient
 from pellucid.view import VIEWS as ORDER
-from pellucid.view import View, lesser
+from pellucid.view import View, stricter
 from tests.scripted import Upstream
 from tests.scripted.gateway import Reply
 from tests.server.loop_kit import legal
@@ -203,16 +203,16 @@ def test_by_every_name_it_is_the_least_that_is_said_of_it(
     }
     catalog = Catalog(check_config(table, {}), UpstreamClient())
     for at, (_, view) in enumerate(entries):
-        assert catalog.most(f"n{at}") == lesser(view, provider)
+        assert catalog.max_view(f"n{at}") == stricter(view, provider)
     strictest = provider
     for named_model, view in entries:
-        strictest = lesser(strictest, view) if named_model == model else strictest
-    assert catalog.most(f"vllm:{model}") == strictest
+        strictest = stricter(strictest, view) if named_model == model else strictest
+    assert catalog.max_view(f"vllm:{model}") == strictest
     if model == "a":
-        assert catalog.most("a") == strictest
+        assert catalog.max_view("a") == strictest
     with pytest.raises(RequestError):
         catalog.find("nobody")
-    assert catalog.most("nobody") == "raw"
+    assert catalog.max_view("nobody") == "raw"
 
 
 @pytest.mark.parametrize("section", ["models", "providers"])

@@ -26,7 +26,7 @@ from pellucid.asgi.streaming import ASGIWriter
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.server import create_app
 from pellucid.server.config import check_config
-from pellucid.server.uvicorn_adapter import CONNECTION, DirectWriter, direct_writer
+from pellucid.server.uvicorn_adapter import CONNECTION_EXTENSION, DirectWriter, direct_writer
 from tests.scripted import Call, Gateway, Upstream, delta, say
 from tests.scripted.gateway import serve
 from tests.server.sockets_kit import opened
@@ -212,7 +212,7 @@ def test_a_send_of_another_object_is_not_taken_for_the_server_s() -> None:
     class Sends:
         async def send(self, message: Any) -> None: ...
 
-    scope = {"type": "http", "extensions": {CONNECTION: object()}}
+    scope = {"type": "http", "extensions": {CONNECTION_EXTENSION: object()}}
     assert direct_writer(scope, Sends().send) is None
     assert direct_writer({"type": "http"}, Sends().send) is None
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings, Mode
-from pellucid.envelopes.shown import SpaceView, Subscriber, is_shown
+from pellucid.envelopes.shown import SpaceView, SpaceViewer, is_shown
 from pellucid.spaces.past.history import History
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store
 from tests.service_postgres import PostgresServer
@@ -24,7 +24,7 @@ T = TypeVar("T")
 MODES: tuple[Mode, ...] = ("strict", "off")
 
 
-class Kept:
+class SpaceStore:
     """One store, and spaces in it: each test, and each example of a property, has one of its own."""
 
     def __init__(self, runner: asyncio.Runner, store: Store) -> None:
@@ -36,13 +36,13 @@ class Kept:
         return self.run_all.run(coroutine)
 
     def space(
-        self, said: Iterable[Envelope], *, mode: Mode = "strict", name: str | None = None, recorded: bool = False
-    ) -> Said:
+        self, envelopes: Iterable[Envelope], *, mode: Mode = "strict", name: str | None = None, recorded: bool = False
+    ) -> SpaceLog:
         """What of this is accepted, said in a new space; a second between one and the next."""
         name = name or f"room-{next(self._names)}"
-        rows = accepted(said, mode=mode)
+        rows = accepted(envelopes, mode=mode)
         self.run(self._put(name, rows, recorded))
-        return Said(self, name, rows)
+        return SpaceLog(self, name, rows)
 
     async def _put(self, name: str, rows: Sequence[StoredEnvelope], recorded: bool) -> None:
         made = StoredSpace(owner=OWNER, name=name, created_at=0.0, settings=b"{}")
@@ -50,35 +50,35 @@ class Kept:
         for start in range(0, len(rows), 1000):
             some = rows[start : start + 1000]
             await self.store.spaces.append(
-                Append(owner=OWNER, space=name, expected=start, version=1, envelopes=some, recorded=recorded)
+                Append(owner=OWNER, space=name, expected_head=start, version=1, envelopes=some, recorded=recorded)
             )
 
 
-class Said:
+class SpaceLog:
     """A space, and its log."""
 
-    def __init__(self, kept: Kept, name: str, log: list[StoredEnvelope]) -> None:
-        self.kept = kept
+    def __init__(self, space_store: SpaceStore, name: str, log: list[StoredEnvelope]) -> None:
+        self.space_store = space_store
         self.name = name
         self.log = log
 
-    def history(self, reader: Subscriber | str = "watcher", *, view: SpaceView = "full", **more: Any) -> History:
+    def history(self, reader: SpaceViewer | str = "watcher", *, view: SpaceView = "full", **more: Any) -> History:
         if isinstance(reader, str):
-            reader = Subscriber(participant=reader, view=view)
-        return History(self.kept.store, OWNER, self.name, reader, **more)
+            reader = SpaceViewer(participant=reader, view=view)
+        return History(self.space_store.store, OWNER, self.name, reader, **more)
 
-    def shown(self, reader: Subscriber, *, advisory: bool = False) -> list[StoredEnvelope]:
+    def shown(self, reader: SpaceViewer, *, advisory: bool = False) -> list[StoredEnvelope]:
         """What the reader may see, by the rule itself."""
         return [one for one in self.log if is_shown(one.envelope, one.place, reader, advisory=advisory)]
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self.kept.run(coroutine)
+        return self.space_store.run(coroutine)
 
 
-def accepted(said: Iterable[Envelope], *, mode: Mode = "strict") -> list[StoredEnvelope]:
+def accepted(envelopes: Iterable[Envelope], *, mode: Mode = "strict") -> list[StoredEnvelope]:
     life = Lifecycle(LifecycleSettings(mode=mode))
     rows: list[StoredEnvelope] = []
-    for envelope in said:
+    for envelope in envelopes:
         numbered = replace(envelope, seq=len(rows) + 1)
         verdict = life.feed(numbered)
         if verdict.accepted:
@@ -87,23 +87,23 @@ def accepted(said: Iterable[Envelope], *, mode: Mode = "strict") -> list[StoredE
 
 
 @contextmanager
-def kept_in(url: str) -> Iterator[Kept]:
+def space_store_in(url: str) -> Iterator[SpaceStore]:
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url))
         try:
-            yield Kept(runner, store)
+            yield SpaceStore(runner, store)
         finally:
             runner.run(store.aclose())
 
 
 @pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
-def kept(request: pytest.FixtureRequest) -> Iterator[Kept]:
+def space_store(request: pytest.FixtureRequest) -> Iterator[SpaceStore]:
     """The same on each kind of database."""
     url = "sqlite://"
     if request.param == "postgresql":
         server: PostgresServer = request.getfixturevalue("postgres_server")
         url = server.database()
-    with kept_in(url) as opened:
+    with space_store_in(url) as opened:
         yield opened
 
 

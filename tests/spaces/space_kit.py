@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pellucid.relay import Relay, open_relay
-from pellucid.spaces.runtime.keeper import Pace
-from pellucid.spaces.runtime.making import make
-from pellucid.spaces.runtime.seats import Frame, Seat, wire_of
+from pellucid.spaces.runtime.keeper import Intervals
+from pellucid.spaces.runtime.making import create_space
+from pellucid.spaces.runtime.seats import Frame, Session, websocket_frame
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.spaces import Spaces
 from pellucid.storage import Store, StoredEnvelope, open_store
 
 OWNER = "owner"
-QUICK = Pace(poll=0.05, roll=0.6, unused=60.0)
+QUICK = Intervals(poll_seconds=0.05, presence_seconds=0.6, unused_seconds=60.0)
 
 EVERYBODY: Mapping[str, Sequence[Any]] = {
     "ada": ["*"],
@@ -34,7 +34,7 @@ class Sink:
     def __init__(self) -> None:
         self.frames: list[Frame] = []
         self.closed: tuple[int, str] | None = None
-        self.waiting = 0
+        self.buffered_bytes = 0
         self.stuck = False
         self._drained = asyncio.Event()
 
@@ -42,13 +42,13 @@ class Sink:
         assert self.closed is None, "written to after it was closed"
         self.frames += frames
         if self.stuck:
-            self.waiting += sum(len(frame.wire) for frame in frames)
+            self.buffered_bytes += sum(len(frame.wire) for frame in frames)
 
     def drain(self) -> None:
-        self.stuck, self.waiting = False, 0
+        self.stuck, self.buffered_bytes = False, 0
         self._drained.set()
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         if self.stuck:
             self._drained.clear()
             await self._drained.wait()
@@ -59,9 +59,9 @@ class Sink:
     # --- looked at
 
     @property
-    def said(self) -> list[dict[str, Any]]:
+    def decoded(self) -> list[dict[str, Any]]:
         for frame in self.frames:
-            assert frame.wire == wire_of(frame.text)
+            assert frame.wire == websocket_frame(frame.text)
         return [json.loads(frame.text) for frame in self.frames]
 
     @property
@@ -69,7 +69,7 @@ class Sink:
         return [frame.seq for frame in self.frames if frame.seq]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        return [one for one in self.said if one["kind"].replace(".", "/") == kind]
+        return [one for one in self.decoded if one["kind"].replace(".", "/") == kind]
 
     @property
     def errors(self) -> list[str]:
@@ -84,9 +84,9 @@ def chat(text: str, **more: Any) -> bytes:
     return frame("chat", {"text": text}, **more)
 
 
-async def sat(space: Space, participant: str, **how: Any) -> tuple[Seat, Sink]:
+async def join_space(space: Space, participant: str, **how: Any) -> tuple[Session, Sink]:
     sink = Sink()
-    return await space.sit(participant, sink, **how), sink
+    return await space.join(participant, sink, **how), sink
 
 
 async def whole_log(space: Space) -> list[StoredEnvelope]:
@@ -118,7 +118,7 @@ async def opened(
     if not isinstance(settings, SpaceSettings):
         settings = read_settings(settings or {})
     try:
-        await make(store.spaces, OWNER, "room", settings, EVERYBODY)
+        await create_space(store.spaces, OWNER, "room", settings, EVERYBODY)
         yield spaces, await spaces.space("room"), store
     finally:
         await spaces.aclose()

@@ -20,11 +20,11 @@ from pellucid.envelopes import DIALECTS, DialectName, Envelope, read
 from pellucid.envelopes.lifecycle import Mode
 from pellucid.errors import RequestError
 from pellucid.spaces.past.exporting import export_format, reasoning_form
-from pellucid.spaces.past.history import History, Stretch
+from pellucid.spaces.past.history import History, ReplayRange
 from pellucid.spaces.past.training import REASONING_FORMS, ReasoningForm
-from tests.envelopes.life_kit import conversations, said, seed_flow
+from tests.envelopes.life_kit import conversations, envelope_of, seed_flow
 from tests.examples import costly
-from tests.spaces.history_kit import MODES, OWNER, Kept, collected, kept_in
+from tests.spaces.history_kit import MODES, OWNER, SpaceStore, collected, space_store_in
 
 MESSAGES = TypeAdapter(list[ChatCompletionMessageParam])
 TOOLS = TypeAdapter(list[ChatCompletionFunctionToolParam])
@@ -32,13 +32,13 @@ NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 @pytest.fixture(scope="module")
-def kept() -> Iterator[Kept]:
-    with kept_in("sqlite://") as opened:
+def space_store() -> Iterator[SpaceStore]:
+    with space_store_in("sqlite://") as opened:
         yield opened
 
 
-async def lines(history: History, *asked: Any, **more: Any) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (await collected(history.export(*asked, **more))).splitlines()]
+async def lines(history: History, *args: Any, **more: Any) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (await collected(history.export(*args, **more))).splitlines()]
 
 
 # --- jsonl
@@ -47,9 +47,9 @@ async def lines(history: History, *asked: Any, **more: Any) -> list[dict[str, An
 @costly
 @given(conversations(), st.sampled_from(sorted(DIALECTS)))
 def test_jsonl_reads_back_and_its_last_line_verifies_it(
-    kept: Kept, conversation: list[Envelope], dialect: DialectName
+    space_store: SpaceStore, conversation: list[Envelope], dialect: DialectName
 ) -> None:
-    space = kept.space(conversation)
+    space = space_store.space(conversation)
     history = space.history("a")
     whole = space.run(collected(history.export("jsonl", dialect=dialect)))
     *told, last = whole.splitlines(keepends=True)
@@ -61,8 +61,8 @@ def test_jsonl_reads_back_and_its_last_line_verifies_it(
     assert (export["first_seq"], export["last_seq"]) == ((shown[0].seq, shown[-1].seq) if shown else (None, None))
 
 
-def test_jsonl_has_the_head_of_the_record_and_ends_where_the_log_did(kept: Kept) -> None:
-    space = kept.space([said("chat", text=str(number)) for number in range(1_200)])
+def test_jsonl_has_the_head_of_the_record_and_ends_where_the_log_did(space_store: SpaceStore) -> None:
+    space = space_store.space([envelope_of("chat", text=str(number)) for number in range(1_200)])
 
     async def head() -> dict[str, Any]:
         return {"scope": f"space:{space.name}", "number": 1_200, "hash": "ab" * 32}
@@ -72,19 +72,21 @@ def test_jsonl_has_the_head_of_the_record_and_ends_where_the_log_did(kept: Kept)
     assert last["export"]["record"]["number"] == 1_200
 
 
-def test_the_head_of_the_record_is_the_stores(kept: Kept) -> None:
+def test_the_head_of_the_record_is_the_stores(space_store: SpaceStore) -> None:
     for recorded in (True, False):
-        space = kept.space([said("chat", text="hey"), said("chat", text="ho")], recorded=recorded)
+        space = space_store.space([envelope_of("chat", text="hey"), envelope_of("chat", text="ho")], recorded=recorded)
         *_, last = space.run(lines(space.history("a")))
-        head = space.run(kept.store.record.head(OWNER, f"space:{space.name}"))
+        head = space.run(space_store.store.record.head(OWNER, f"space:{space.name}"))
         told = last["export"]["record"]
         assert (told and (told["number"], told["hash"])) == (head and (head.number, head.hash.hex()))
         assert (told is not None) == recorded
 
 
-def test_exports_and_replays_of_much_hold_no_more_than_of_little(kept: Kept) -> None:
+def test_exports_and_replays_of_much_hold_no_more_than_of_little(space_store: SpaceStore) -> None:
     words = "x" * 1_000
-    space = kept.space([said("chat" if one % 2 else "thought", "talk", text=words) for one in range(2_000)])
+    space = space_store.space(
+        [envelope_of("chat" if one % 2 else "thought", "talk", text=words) for one in range(2_000)]
+    )
     history = space.history("a")
 
     def most_held(batches: Any) -> int:
@@ -100,7 +102,7 @@ def test_exports_and_replays_of_much_hold_no_more_than_of_little(kept: Kept) -> 
 
     for some, much in (
         (history.export("jsonl", before=1_000), history.export("jsonl")),
-        (history.replay(Stretch(before=1_000)), history.replay()),
+        (history.replay(ReplayRange(before=1_000)), history.replay()),
     ):
         assert most_held(much) < 1.5 * most_held(some)
 
@@ -138,10 +140,10 @@ def trainable(line: dict[str, Any], form: ReasoningForm) -> None:
     conversations(senders=["a", "b", "ç <ö>"]), st.sampled_from(REASONING_FORMS), st.booleans(), st.sampled_from(MODES)
 )
 def test_every_line_of_training_data_is_what_loaders_take(
-    kept: Kept, conversation: list[Envelope], form: ReasoningForm, complete: bool, mode: Mode
+    space_store: SpaceStore, conversation: list[Envelope], form: ReasoningForm, complete: bool, mode: Mode
 ) -> None:
     spoken = [replace(one, payload=one.payload | _payload(one)) for one in conversation]
-    space = kept.space(spoken, mode=mode)
+    space = space_store.space(spoken, mode=mode)
     for line in space.run(lines(space.history("a"), "chat-jsonl", reasoning=form, complete=complete)):
         trainable(line, form)
         assert line["metadata"]["space"] == space.name
@@ -178,12 +180,12 @@ def review() -> list[Envelope]:
     offer = {"tools": [{"name": "scan", "description": "Looks for secrets.", "inputSchema": schema}]}
     found = {"content": [{"type": "text", "text": "2 findings"}]}
     return [
-        said("request", by="agent", id="list", method="tools/list"),
-        said("response", by="scanner", about="list", result=offer),
-        said("chat", by="human", id="q", text="Is it safe?"),
-        said("start", by="agent", id="m1", about="q", message="Looking."),
-        said("thought", "m1", by="agent", message="I should scan."),
-        said(
+        envelope_of("request", by="agent", id="list", method="tools/list"),
+        envelope_of("response", by="scanner", about="list", result=offer),
+        envelope_of("chat", by="human", id="q", text="Is it safe?"),
+        envelope_of("start", by="agent", id="m1", about="q", message="Looking."),
+        envelope_of("thought", "m1", by="agent", message="I should scan."),
+        envelope_of(
             "request",
             "m1",
             by="agent",
@@ -191,15 +193,15 @@ def review() -> list[Envelope]:
             method="tools/call",
             params={"name": "scan", "arguments": {"path": "."}},
         ),
-        said("response", by="scanner", about="c", result=found),
-        said("thought", "m1", by="agent", message="Two findings."),
-        said("conclusion", "m1", by="agent", message="Not safe."),
-        said("chat", by="agent", about="q", text="No: two findings."),
+        envelope_of("response", by="scanner", about="c", result=found),
+        envelope_of("thought", "m1", by="agent", message="Two findings."),
+        envelope_of("conclusion", "m1", by="agent", message="Not safe."),
+        envelope_of("chat", by="agent", about="q", text="No: two findings."),
     ]
 
 
-def test_a_reasoning_is_question_thought_call_result_and_answer(kept: Kept) -> None:
-    (line,) = kept.run(lines(kept.space(review()).history("human"), "chat-jsonl"))
+def test_a_reasoning_is_question_thought_call_result_and_answer(space_store: SpaceStore) -> None:
+    (line,) = space_store.run(lines(space_store.space(review()).history("human"), "chat-jsonl"))
     call = {"id": "call_1", "type": "function", "function": {"name": "scan", "arguments": '{"path":"."}'}}
     assert line["messages"] == [
         {"role": "user", "content": "Is it safe?", "name": "human"},
@@ -241,16 +243,16 @@ def test_a_reasoning_is_question_thought_call_result_and_answer(kept: Kept) -> N
     ],
 )
 def test_reasoning_stands_where_the_trainer_looks_for_it(
-    kept: Kept, form: ReasoningForm, field: str | None, content: str
+    space_store: SpaceStore, form: ReasoningForm, field: str | None, content: str
 ) -> None:
-    (line,) = kept.run(lines(kept.space(review()).history("human"), "chat-jsonl", reasoning=form))
+    (line,) = space_store.run(lines(space_store.space(review()).history("human"), "chat-jsonl", reasoning=form))
     last = line["messages"][-1]
     assert last["content"] == content
     assert set(last) == {"role", "content"} | ({field} if field else set())
 
 
-def test_the_same_as_opentelemetry_tells_it(kept: Kept) -> None:
-    (line,) = kept.run(lines(kept.space(review()).history("human"), "otel"))
+def test_the_same_as_opentelemetry_tells_it(space_store: SpaceStore) -> None:
+    (line,) = space_store.run(lines(space_store.space(review()).history("human"), "otel"))
     told = line["attributes"]
     parts = [part for message in told["gen_ai.input.messages"] for part in message["parts"]]
     assert [part["type"] for part in parts] == ["text", "reasoning", "reasoning", "tool_call", "tool_call_response"]
@@ -259,22 +261,24 @@ def test_the_same_as_opentelemetry_tells_it(kept: Kept) -> None:
     assert (output["finish_reason"], told["gen_ai.agent.name"]) == ("stop", "agent")
 
 
-def test_every_reasoning_of_the_seed_is_a_line_and_those_with_a_question_are_complete(kept: Kept) -> None:
+def test_every_reasoning_of_the_seed_is_a_line_and_those_with_a_question_are_complete(space_store: SpaceStore) -> None:
     complete = {"option_4": 1, "option_5": 1, "option_5_many_agents": 2, "file_write_option_3": 1, "nested": 0}
     for flow, number in complete.items():
-        space = kept.space(seed_flow(flow))
+        space = space_store.space(seed_flow(flow))
         told = space.run(lines(space.history("watcher"), "chat-jsonl"))
         assert sum(line["metadata"]["complete"] for line in told) == number, flow
         assert len(told) == len(space.run(space.history("watcher").contexts()).contexts)
 
 
-def test_a_context_that_was_implicit_first_is_one_line(kept: Kept) -> None:
-    space = kept.space([said("thought", "talk", message="hm"), said("start", "talk", message="so"), *review()])
+def test_a_context_that_was_implicit_first_is_one_line(space_store: SpaceStore) -> None:
+    space = space_store.space(
+        [envelope_of("thought", "talk", message="hm"), envelope_of("start", "talk", message="so"), *review()]
+    )
     assert len(space.run(lines(space.history("watcher"), "chat-jsonl"))) == 2
 
 
-def test_what_others_say_meanwhile_is_heard_and_not_learned(kept: Kept) -> None:
-    space = kept.space(seed_flow("collaborative"))
+def test_what_others_say_meanwhile_is_heard_and_not_learned(space_store: SpaceStore) -> None:
+    space = space_store.space(seed_flow("collaborative"))
     (line,) = space.run(lines(space.history("watcher"), "chat-jsonl"))
     assert [(one["role"], one["content"]) for one in line["messages"]] == [
         ("assistant", "I think we should check performance first"),
@@ -283,18 +287,18 @@ def test_what_others_say_meanwhile_is_heard_and_not_learned(kept: Kept) -> None:
     ]
 
 
-def test_what_compresses_thoughts_and_what_was_erased_is_not_learned(kept: Kept) -> None:
-    space = kept.space(
+def test_what_compresses_thoughts_and_what_was_erased_is_not_learned(space_store: SpaceStore) -> None:
+    space = space_store.space(
         [
-            said("start", by="agent", id="m1"),
-            said("thought", "m1", by="agent", id="t1", message="one"),
-            said("thought", "m1", by="agent", id="t2", message="secret"),
-            said("request", "m1", by="agent", id="c", method="tools/call", params={"name": "scan"}),
-            said("thought", "m1", by="agent", message="in short", metadata={"compresses": ["t1", "t2"]}),
-            said("conclusion", "m1", by="agent", message="done"),
+            envelope_of("start", by="agent", id="m1"),
+            envelope_of("thought", "m1", by="agent", id="t1", message="one"),
+            envelope_of("thought", "m1", by="agent", id="t2", message="secret"),
+            envelope_of("request", "m1", by="agent", id="c", method="tools/call", params={"name": "scan"}),
+            envelope_of("thought", "m1", by="agent", message="in short", metadata={"compresses": ["t1", "t2"]}),
+            envelope_of("conclusion", "m1", by="agent", message="done"),
         ]
     )
-    space.run(kept.store.spaces.erase(OWNER, space.name, [3, 4], at=0))
+    space.run(space_store.store.spaces.erase(OWNER, space.name, [3, 4], at_ms=0))
     history = space.history("watcher")
     (line,) = space.run(lines(history, "chat-jsonl"))
     assert line["messages"] == [{"role": "assistant", "content": "done", "reasoning_content": "one"}]

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, context
-from pellucid.envelopes.shown import Subscriber
+from pellucid.envelopes.shown import SpaceViewer
 from pellucid.errors import RequestError
-from pellucid.spaces.past.history import History, Stretch
-from tests.envelopes.life_kit import conversations, said
+from pellucid.spaces.past.history import History, ReplayRange
+from tests.envelopes.life_kit import conversations, envelope_of
 from tests.examples import costly
 from tests.service_postgres import postgres_server
-from tests.spaces.history_kit import Kept, Said, kept
+from tests.spaces.history_kit import SpaceLog, SpaceStore, space_store
 
-__all__ = ["kept", "postgres_server"]
+__all__ = ["postgres_server", "space_store"]
 
 
 readers = st.builds(
-    Subscriber, participant=st.sampled_from(["a", "watcher"]), reasoning=st.booleans(), observes=st.booleans()
+    SpaceViewer, participant=st.sampled_from(["a", "watcher"]), reasoning=st.booleans(), observes=st.booleans()
 )
 
 
@@ -54,9 +54,9 @@ async def backwards(history: History, limit: int, **asked: object) -> list[Envel
 @costly
 @given(conversations(), readers, st.integers(1, 7), st.sampled_from([(), ("chat",), ("reasoning/*", "mcp/request")]))
 def test_pages_in_either_direction_are_the_whole_history(
-    kept: Kept, conversation: list[Envelope], reader: Subscriber, limit: int, kinds: tuple[str, ...]
+    space_store: SpaceStore, conversation: list[Envelope], reader: SpaceViewer, limit: int, kinds: tuple[str, ...]
 ) -> None:
-    space = kept.space(conversation)
+    space = space_store.space(conversation)
     seen = [one.envelope for one in space.shown(reader)]
     history = space.history(reader)
     assert space.run(forwards(history, limit)) == seen == space.run(backwards(history, limit))
@@ -70,20 +70,24 @@ def test_pages_in_either_direction_are_the_whole_history(
     assert space.run(forwards(history, limit, within="m0")) == inside
 
 
-def test_a_page_goes_on_past_what_the_reader_may_not_see(kept: Kept) -> None:
-    whispers = [said("chat", by="a", id=f"w{number}", to=["b"], text="psst") for number in range(1_200)]
-    space = kept.space([said("chat", id="first", text="hey"), *whispers, said("chat", id="last", text="ho")])
+def test_a_page_goes_on_past_what_the_reader_may_not_see(space_store: SpaceStore) -> None:
+    whispers = [envelope_of("chat", by="a", id=f"w{number}", to=["b"], text="psst") for number in range(1_200)]
+    space = space_store.space(
+        [envelope_of("chat", id="first", text="hey"), *whispers, envelope_of("chat", id="last", text="ho")]
+    )
     page = space.run(space.history("watcher").page(limit=2))
     assert ([one.id for one in page.envelopes], page.has_more) == (["first", "last"], False)
     newest = space.run(space.history("watcher").page(limit=2, newest=True))
     assert [one.id for one in newest.envelopes] == ["first", "last"]
 
 
-def test_search_finds_every_script_page_by_page_with_what_it_found(kept: Kept) -> None:
+def test_search_finds_every_script_page_by_page_with_what_it_found(space_store: SpaceStore) -> None:
     texts = ["Straßenbahn", "токен истёк", "令牌已过期", "انتهت الصلاحية", "a needle in much hay " * 40]
-    said_here = [said("thought", "talk", by="a", message=f"{number}: {text}") for number, text in enumerate(texts * 3)]
-    hidden = [said("chat", by="a", to=["b"], text=f"hidden {text}") for text in texts]
-    space = kept.space([*said_here, *hidden])
+    said_here = [
+        envelope_of("thought", "talk", by="a", message=f"{number}: {text}") for number, text in enumerate(texts * 3)
+    ]
+    hidden = [envelope_of("chat", by="a", to=["b"], text=f"hidden {text}") for text in texts]
+    space = space_store.space([*said_here, *hidden])
     history = space.history("watcher")
     for query in ("STRASSEN", "ТОКЕН", "已过", "الصلاحية", "needle"):
         found: list[int] = []
@@ -105,9 +109,9 @@ def test_search_finds_every_script_page_by_page_with_what_it_found(kept: Kept) -
 @costly
 @given(conversations(), readers, st.none() | st.integers(0, 10), st.none() | st.integers(0, 30))
 def test_a_replay_is_what_was_shown_flagged(
-    kept: Kept, conversation: list[Envelope], reader: Subscriber, after: int | None, before: int | None
+    space_store: SpaceStore, conversation: list[Envelope], reader: SpaceViewer, after: int | None, before: int | None
 ) -> None:
-    space = kept.space(conversation)
+    space = space_store.space(conversation)
     told = space.run(_replayed(space.history(reader), after=after or 0, before=before))
     low, high = after or 0, before if before is not None else 1_000
     assert told == [
@@ -116,7 +120,7 @@ def test_a_replay_is_what_was_shown_flagged(
 
 
 async def _replayed(history: History, sleep: Any = asyncio.sleep, **asked: Any) -> list[Envelope]:
-    return [one async for batch in history.replay(Stretch(**asked), sleep=sleep) for one in batch]
+    return [one async for batch in history.replay(ReplayRange(**asked), sleep=sleep) for one in batch]
 
 
 class Slept:
@@ -127,42 +131,44 @@ class Slept:
         self.pauses.append(seconds)
 
 
-def talk(kept: Kept, number: int = 6) -> Said:
+def talk(space_store: SpaceStore, number: int = 6) -> SpaceLog:
     """One a second, every second one for others."""
-    return kept.space([said("chat", by="a", to=["b"] if one % 2 else [], text=f"{one}") for one in range(number)])
+    return space_store.space(
+        [envelope_of("chat", by="a", to=["b"] if one % 2 else [], text=f"{one}") for one in range(number)]
+    )
 
 
 @pytest.mark.parametrize("speed", [0.5, 1, 4])
-def test_a_replay_keeps_the_pace_of_what_the_reader_sees(kept: Kept, speed: float) -> None:
+def test_a_replay_keeps_the_pace_of_what_the_reader_sees(space_store: SpaceStore, speed: float) -> None:
     slept = Slept()
-    told = kept.run(_replayed(talk(kept).history("watcher"), speed=speed, sleep=slept))
+    told = space_store.run(_replayed(talk(space_store).history("watcher"), speed=speed, sleep=slept))
     assert ([one.seq for one in told], slept.pauses) == ([1, 3, 5], [2 / speed, 2 / speed])
 
 
-def test_long_pauses_can_be_cut_and_no_pause_is_no_sleep(kept: Kept) -> None:
-    space = talk(kept)
+def test_long_pauses_can_be_cut_and_no_pause_is_no_sleep(space_store: SpaceStore) -> None:
+    space = talk(space_store)
     slept = Slept()
-    kept.run(_replayed(space.history("watcher"), speed=1, sleep=slept, longest_pause=0.5))
+    space_store.run(_replayed(space.history("watcher"), speed=1, sleep=slept, longest_pause=0.5))
     assert slept.pauses == [0.5, 0.5]
-    kept.run(_replayed(space.history("watcher"), speed=1e6, sleep=slept))
-    kept.run(_replayed(space.history("watcher"), sleep=slept))
+    space_store.run(_replayed(space.history("watcher"), speed=1e6, sleep=slept))
+    space_store.run(_replayed(space.history("watcher"), sleep=slept))
     assert len(slept.pauses) == 2
 
 
-def test_a_replay_by_time(kept: Kept) -> None:
-    history = talk(kept).history("b")
-    assert [one.seq for one in kept.run(_replayed(history, since=2_500, until=5_000))] == [3, 4]
-    assert [one.seq for one in kept.run(_replayed(history, since=0, after=4))] == [5, 6]
-    assert kept.run(_replayed(history, since=99_000)) == []
+def test_a_replay_by_time(space_store: SpaceStore) -> None:
+    history = talk(space_store).history("b")
+    assert [one.seq for one in space_store.run(_replayed(history, since=2_500, until=5_000))] == [3, 4]
+    assert [one.seq for one in space_store.run(_replayed(history, since=0, after=4))] == [5, 6]
+    assert space_store.run(_replayed(history, since=99_000)) == []
 
 
-def test_a_speed_that_is_none_is_refused(kept: Kept) -> None:
+def test_a_speed_that_is_none_is_refused(space_store: SpaceStore) -> None:
     for speed in (0, -1, float("nan"), float("inf")):
         with pytest.raises(RequestError, match="speed"):
-            kept.run(_replayed(talk(kept).history("b"), speed=speed))
+            space_store.run(_replayed(talk(space_store).history("b"), speed=speed))
 
 
-def test_a_replay_that_is_cancelled_in_a_pause_stops(kept: Kept) -> None:
+def test_a_replay_that_is_cancelled_in_a_pause_stops(space_store: SpaceStore) -> None:
     async def cancelled() -> int:
         told: list[Envelope] = []
         resting = asyncio.Event()
@@ -172,7 +178,7 @@ def test_a_replay_that_is_cancelled_in_a_pause_stops(kept: Kept) -> None:
             await asyncio.Event().wait()
 
         async def listen() -> None:
-            async for batch in talk_.history("b").replay(Stretch(speed=1), sleep=sleep):
+            async for batch in talk_.history("b").replay(ReplayRange(speed=1), sleep=sleep):
                 told.extend(batch)
 
         task = asyncio.create_task(listen())
@@ -182,5 +188,5 @@ def test_a_replay_that_is_cancelled_in_a_pause_stops(kept: Kept) -> None:
             await task
         return len(told)
 
-    talk_ = talk(kept)
-    assert kept.run(cancelled()) == 1
+    talk_ = talk(space_store)
+    assert space_store.run(cancelled()) == 1

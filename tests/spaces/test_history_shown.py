@@ -14,16 +14,16 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.lifecycle import Mode
-from pellucid.envelopes.shown import SPACE_VIEWS, Subscriber
+from pellucid.envelopes.shown import SPACE_VIEWS, SpaceViewer
 from pellucid.spaces.past.history import History
 from pellucid.spaces.past.training import REASONING_FORMS
-from tests.envelopes.life_kit import conversations, said
+from tests.envelopes.life_kit import conversations, envelope_of
 from tests.examples import costly
-from tests.spaces.history_kit import MODES, Kept, Said, collected, kept_in
+from tests.spaces.history_kit import MODES, SpaceLog, SpaceStore, collected, space_store_in
 
 SENDERS = ["alba", "bert", "cleo"]
 readers = st.builds(
-    Subscriber,
+    SpaceViewer,
     participant=st.sampled_from([*SENDERS, "watcher"]),
     view=st.sampled_from(SPACE_VIEWS),
     reasoning=st.booleans(),
@@ -34,8 +34,8 @@ MARK = re.compile(r"kanary\d+|\bm\d\b|\balba\b|\bbert\b|\bcleo\b|\blabel\b|\bsub
 
 
 @pytest.fixture(scope="module")
-def kept() -> Iterator[Kept]:
-    with kept_in("sqlite://") as opened:
+def space_store() -> Iterator[SpaceStore]:
+    with space_store_in("sqlite://") as opened:
         yield opened
 
 
@@ -83,9 +83,9 @@ async def everything(history: History, seqs: range) -> bytes:
 @costly
 @given(conversations(max_size=24, senders=SENDERS), readers, st.booleans(), st.sampled_from(MODES))
 def test_whatever_is_asked_the_answer_is_made_of_what_the_reader_is_shown(
-    kept: Kept, conversation: list[Envelope], reader: Subscriber, advisory: bool, mode: Mode
+    space_store: SpaceStore, conversation: list[Envelope], reader: SpaceViewer, advisory: bool, mode: Mode
 ) -> None:
-    space = kept.space(marked(conversation), mode=mode)
+    space = space_store.space(marked(conversation), mode=mode)
     history = space.history(reader, advisory=advisory)
     told = space.run(everything(history, range(1, len(space.log) + 1))).decode()
 
@@ -97,16 +97,18 @@ def test_whatever_is_asked_the_answer_is_made_of_what_the_reader_is_shown(
     assert page.envelopes == tuple(one.envelope for one in seen)
 
 
-def test_a_reader_without_reasoning_is_told_what_became_of_a_context_and_not_for_what_it_was(kept: Kept) -> None:
-    space = kept.space(
+def test_a_reader_without_reasoning_is_told_what_became_of_a_context_and_not_for_what_it_was(
+    space_store: SpaceStore,
+) -> None:
+    space = space_store.space(
         [
-            said("chat", by="human", id="secret-question", to=["agent"], text="psst"),
-            said("start", by="agent", id="m1", about="secret-question", to=["human"], message="hidden start"),
-            said("request", "m1", by="agent", id="call", method="tools/call", params={"name": "scan"}),
-            said("conclusion", "m1", by="agent", to=["human"], message="hidden end"),
+            envelope_of("chat", by="human", id="secret-question", to=["agent"], text="psst"),
+            envelope_of("start", by="agent", id="m1", about="secret-question", to=["human"], message="hidden start"),
+            envelope_of("request", "m1", by="agent", id="call", method="tools/call", params={"name": "scan"}),
+            envelope_of("conclusion", "m1", by="agent", to=["human"], message="hidden end"),
         ]
     )
-    reader = Subscriber(participant="watcher", reasoning=False)
+    reader = SpaceViewer(participant="watcher", reasoning=False)
     (line,) = space.run(space.history(reader).contexts()).contexts
     assert (line.path, line.status, line.kinds) == ("m1", "concluded", {"mcp/request": 1})
     assert (line.start, line.conclusion, line.triggers, line.ended) == ("", "", (), None)
@@ -117,11 +119,11 @@ def test_a_reader_without_reasoning_is_told_what_became_of_a_context_and_not_for
     assert b"hidden" not in line_of_training
 
 
-def test_who_opened_a_context_is_not_told_by_what_others_said_in_it(kept: Kept) -> None:
-    space = kept.space(
+def test_who_opened_a_context_is_not_told_by_what_others_said_in_it(space_store: SpaceStore) -> None:
+    space = space_store.space(
         [
-            said("thought", "talk", by="agent", to=["human"], message="psst"),
-            said("chat", "talk", by="human", text="so?"),
+            envelope_of("thought", "talk", by="agent", to=["human"], message="psst"),
+            envelope_of("chat", "talk", by="human", text="so?"),
         ]
     )
     (line,) = space.run(space.history("watcher").contexts()).contexts
@@ -131,16 +133,16 @@ def test_who_opened_a_context_is_not_told_by_what_others_said_in_it(kept: Kept) 
     assert space.run(space.history("human").contexts()).contexts[0].owner == "agent"
 
 
-def test_a_name_in_another_space_is_unknown_wherever_it_may_not_be_read(kept: Kept) -> None:
-    other = kept.space(
+def test_a_name_in_another_space_is_unknown_wherever_it_may_not_be_read(space_store: SpaceStore) -> None:
+    other = space_store.space(
         [
-            said("chat", by="human", id="open", text="to be read"),
-            said("chat", by="human", id="closed", to=["agent"], text="kanary1"),
+            envelope_of("chat", by="human", id="open", text="to be read"),
+            envelope_of("chat", by="human", id="closed", to=["agent"], text="kanary1"),
         ],
         name="other",
     )
     names = ["space:other/open", "space:other/closed", "space:other/none", "space:third/open", "space:", "nothing"]
-    here = kept.space([said("start", by="watcher", id="m1", references=names)])
+    here = space_store.space([envelope_of("start", by="watcher", id="m1", references=names)])
 
     async def elsewhere(name: str) -> History | None:
         return other.history("watcher") if name == "other" else None
@@ -152,8 +154,8 @@ def test_a_name_in_another_space_is_unknown_wherever_it_may_not_be_read(kept: Ke
         assert [one.envelope.id for one in answer.references if one.envelope is not None] == found
 
 
-def test_a_hidden_envelope_is_as_unknown_as_none(kept: Kept) -> None:
-    space: Said = kept.space([said("chat", by="human", id="whisper", to=["agent"], text="kanary1")])
+def test_a_hidden_envelope_is_as_unknown_as_none(space_store: SpaceStore) -> None:
+    space: SpaceLog = space_store.space([envelope_of("chat", by="human", id="whisper", to=["agent"], text="kanary1")])
     history = space.history("watcher")
     for asked in (history.one, history.references):
         assert space.run(asked(1)) is None

@@ -9,20 +9,20 @@ from hypothesis import given
 
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.reasoning import Status
-from pellucid.envelopes.tree import Tree, shape, trees
-from pellucid.spaces.past.grown import MOST, every_tree, in_order
+from pellucid.envelopes.tree import Tree, build_trees, shape
+from pellucid.spaces.past.grown import MAX_ENVELOPES, all_envelopes, iter_trees
 from pellucid.spaces.past.history import History
 from pellucid.spaces.past.shapes import ContextLine, Contexts, Patterns
-from tests.envelopes.life_kit import conversations, said, seed_flow
+from tests.envelopes.life_kit import conversations, envelope_of, seed_flow
 from tests.examples import costly
 from tests.service_postgres import postgres_server
-from tests.spaces.history_kit import Kept, kept
+from tests.spaces.history_kit import SpaceStore, space_store
 
-__all__ = ["kept", "postgres_server"]
+__all__ = ["postgres_server", "space_store"]
 
 
 def seqs(several: Iterable[Tree]) -> list[int]:
-    return sorted(envelope.seq for tree in several for envelope in in_order(tree))
+    return sorted(envelope.seq for tree in several for envelope in all_envelopes(tree))
 
 
 async def all_contexts(history: History, limit: int) -> list[ContextLine]:
@@ -36,19 +36,19 @@ async def all_contexts(history: History, limit: int) -> list[ContextLine]:
 
 @costly
 @given(conversations())
-def test_every_tree_is_the_one_in_the_whole_history(kept: Kept, conversation: list[Envelope]) -> None:
-    space = kept.space(conversation)
+def test_every_tree_is_the_one_in_the_whole_history(space_store: SpaceStore, conversation: list[Envelope]) -> None:
+    space = space_store.space(conversation)
     history = space.history("watcher", advisory=True)
-    seen = {one.envelope.seq for one in space.log if history.log.sees(one)}
-    whole = trees([one.envelope for one in space.log], lambda envelope, _: envelope.seq in seen)
+    seen = {one.envelope.seq for one in space.log if history.log.is_visible(one)}
+    whole = build_trees([one.envelope for one in space.log], lambda envelope, _: envelope.seq in seen)
     lines = space.run(all_contexts(history, 2))
     assert len({line.path for line in lines}) == len(lines)
     assert [line.seq for line in lines] == sorted((line.seq for line in lines), reverse=True)
-    for tree in every_tree(whole):
+    for tree in iter_trees(whole):
         grown = space.run(history.tree(tree.path))
         told = set(seqs(grown.trees)) if grown is not None else set()
         assert told >= set(seqs([tree]))
-        for one in every_tree(grown.trees) if grown is not None else ():
+        for one in iter_trees(grown.trees) if grown is not None else ():
             if one.path == tree.path and one.start == tree.start:
                 assert (one.status, one.answer, one.conclusion) == (tree.status, tree.answer, tree.conclusion)
                 assert set(one.led_to) <= set(tree.led_to)
@@ -58,12 +58,12 @@ def test_every_tree_is_the_one_in_the_whole_history(kept: Kept, conversation: li
     assert all(any(context.is_within(one.place.path, path) for path in listed) for one in inside)
 
 
-def test_what_nobody_started_is_answered_by_its_label(kept: Kept) -> None:
-    space = kept.space(
+def test_what_nobody_started_is_answered_by_its_label(space_store: SpaceStore) -> None:
+    space = space_store.space(
         [
-            said("chat", "label", by="a"),
-            said("cancel", "label", by="a"),
-            said("chat", by="a", id="answer", about="label"),
+            envelope_of("chat", "label", by="a"),
+            envelope_of("cancel", "label", by="a"),
+            envelope_of("chat", by="a", id="answer", about="label"),
         ]
     )
     grown = space.run(space.history("watcher").tree("label"))
@@ -73,8 +73,10 @@ def test_what_nobody_started_is_answered_by_its_label(kept: Kept) -> None:
 
 @costly
 @given(conversations())
-def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(kept: Kept, conversation: list[Envelope]) -> None:
-    space = kept.space(conversation, mode="off")
+def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(
+    space_store: SpaceStore, conversation: list[Envelope]
+) -> None:
+    space = space_store.space(conversation, mode="off")
     history = space.history("watcher", advisory=True)
     for line in space.run(all_contexts(history, 3)):
         grown = space.run(history.tree(line.path))
@@ -86,26 +88,28 @@ def test_where_names_come_twice_a_tree_is_what_is_told_of_its_path(kept: Kept, c
 
 @costly
 @given(conversations())
-def test_patterns_are_the_shapes_of_the_trees(kept: Kept, conversation: list[Envelope]) -> None:
+def test_patterns_are_the_shapes_of_the_trees(space_store: SpaceStore, conversation: list[Envelope]) -> None:
     spoken = [one for one in conversation if not one.to]
-    space = kept.space(spoken)
+    space = space_store.space(spoken)
     answer = space.run(space.history("watcher").patterns(limit=500))
-    whole = trees([one.envelope for one in space.log])
+    whole = build_trees([one.envelope for one in space.log])
     told = {pattern.shape: pattern.count for pattern in answer.patterns}
     assert sum(told.values()) == answer.contexts == len(whole)
     assert told == {way: sum(shape(tree) == way for tree in whole) for way in map(shape, whole)}
     assert not answer.has_more
 
 
-def test_patterns_go_on_from_where_they_stopped(kept: Kept) -> None:
+def test_patterns_go_on_from_where_they_stopped(space_store: SpaceStore) -> None:
     said_here: list[Envelope] = []
     for number in range(7):
         said_here += [
-            said("start", id=f"m{number}", by=f"agent-{number % 2}"),
-            said("request", f"m{number}", by=f"agent-{number % 2}", method="tools/call", params={"name": "scan"}),
-            said("conclusion", f"m{number}", by=f"agent-{number % 2}"),
+            envelope_of("start", id=f"m{number}", by=f"agent-{number % 2}"),
+            envelope_of(
+                "request", f"m{number}", by=f"agent-{number % 2}", method="tools/call", params={"name": "scan"}
+            ),
+            envelope_of("conclusion", f"m{number}", by=f"agent-{number % 2}"),
         ]
-    space = kept.space(said_here)
+    space = space_store.space(said_here)
     count, before, more = 0, None, True
     while more:
         answer: Patterns = space.run(space.history("watcher").patterns(before=before, limit=3))
@@ -120,9 +124,9 @@ def test_patterns_go_on_from_where_they_stopped(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("flow", ["option_5", "option_5_many_agents", "option_4", "nested", "collaborative"])
-def test_the_seeds_trees_have_what_they_came_from_and_led_to(kept: Kept, flow: str) -> None:
-    space = kept.space(seed_flow(flow))
-    whole = trees([one.envelope for one in space.log])
+def test_the_seeds_trees_have_what_they_came_from_and_led_to(space_store: SpaceStore, flow: str) -> None:
+    space = space_store.space(seed_flow(flow))
+    whole = build_trees([one.envelope for one in space.log])
     for tree in whole:
         grown = space.run(space.history("watcher").tree(tree.path))
         assert grown is not None
@@ -133,8 +137,8 @@ def test_the_seeds_trees_have_what_they_came_from_and_led_to(kept: Kept, flow: s
         assert not grown.has_more
 
 
-def test_what_is_inside_can_be_read_alone(kept: Kept) -> None:
-    space = kept.space(seed_flow("nested"))
+def test_what_is_inside_can_be_read_alone(space_store: SpaceStore) -> None:
+    space = space_store.space(seed_flow("nested"))
     grown = space.run(space.history("watcher").tree("msg-301/msg-302"))
     assert grown is not None
     (tree,) = grown.trees
@@ -146,16 +150,16 @@ def test_what_is_inside_can_be_read_alone(kept: Kept) -> None:
     assert space.run(space.history("watcher").tree("msg-302")) is None
 
 
-def test_responses_that_stand_elsewhere_are_linked_also_to_what_fulfilled_a_proposal(kept: Kept) -> None:
-    space = kept.space(
+def test_responses_that_stand_elsewhere_are_linked_also_to_what_fulfilled_a_proposal(space_store: SpaceStore) -> None:
+    space = space_store.space(
         [
-            said("start", id="m1", by="agent"),
-            said("request", "m1", by="agent", id="call", method="tools/call", params={"name": "scan"}),
-            said("response", by="tool", id="done", about="call", result={}),
-            said("proposal", "m1", by="agent", id="idea", method="tools/call", params={"name": "fix"}),
-            said("request", by="human", id="deed", about="idea", method="tools/call", params={"name": "fix"}),
-            said("response", by="tool", id="fixed", about="deed", result={}),
-            said("chat", by="human", text="something else"),
+            envelope_of("start", id="m1", by="agent"),
+            envelope_of("request", "m1", by="agent", id="call", method="tools/call", params={"name": "scan"}),
+            envelope_of("response", by="tool", id="done", about="call", result={}),
+            envelope_of("proposal", "m1", by="agent", id="idea", method="tools/call", params={"name": "fix"}),
+            envelope_of("request", by="human", id="deed", about="idea", method="tools/call", params={"name": "fix"}),
+            envelope_of("response", by="tool", id="fixed", about="deed", result={}),
+            envelope_of("chat", by="human", text="something else"),
         ]
     )
     grown = space.run(space.history("watcher").tree("m1"))
@@ -163,14 +167,14 @@ def test_responses_that_stand_elsewhere_are_linked_also_to_what_fulfilled_a_prop
     assert [one.id for one in grown.linked] == ["done", "deed", "fixed"]
 
 
-def test_an_id_that_comes_again_means_what_was_said_last_before(kept: Kept) -> None:
-    space = kept.space(
+def test_an_id_that_comes_again_means_what_was_said_last_before(space_store: SpaceStore) -> None:
+    space = space_store.space(
         [
-            said("chat", by="human", id="human-1", text="first"),
-            said("start", id="m1", by="agent", about="human-1"),
-            said("conclusion", "m1", by="agent"),
-            said("chat", by="human", id="human-1", text="second"),
-            said("start", id="m2", by="agent", about="human-1"),
+            envelope_of("chat", by="human", id="human-1", text="first"),
+            envelope_of("start", id="m1", by="agent", about="human-1"),
+            envelope_of("conclusion", "m1", by="agent"),
+            envelope_of("chat", by="human", id="human-1", text="second"),
+            envelope_of("start", id="m2", by="agent", about="human-1"),
         ]
     )
     history = space.history("watcher")
@@ -186,17 +190,17 @@ def test_an_id_that_comes_again_means_what_was_said_last_before(kept: Kept) -> N
     assert [one.id for one in first.referred_by] == ["m1", "m2"]
 
 
-def test_a_long_tree_is_cut_its_end_is_known_and_the_rest_is_paged(kept: Kept) -> None:
-    thoughts = [said("thought", "m1", by="agent", message=str(number)) for number in range(MOST + 50)]
-    end = said("conclusion", "m1", by="agent", message="done")
-    space = kept.space([said("start", id="m1", by="agent"), *thoughts, end])
+def test_a_long_tree_is_cut_its_end_is_known_and_the_rest_is_paged(space_store: SpaceStore) -> None:
+    thoughts = [envelope_of("thought", "m1", by="agent", message=str(number)) for number in range(MAX_ENVELOPES + 50)]
+    end = envelope_of("conclusion", "m1", by="agent", message="done")
+    space = space_store.space([envelope_of("start", id="m1", by="agent"), *thoughts, end])
     history = space.history("watcher")
     grown = space.run(history.tree("m1"))
     assert grown is not None
     (tree,) = grown.trees
     status: Status = "concluded"
-    assert (grown.has_more, grown.last, tree.status, tree.conclusion) == (True, MOST, status, end.id)
+    assert (grown.has_more, grown.last, tree.status, tree.conclusion) == (True, MAX_ENVELOPES, status, end.id)
     rest = space.run(history.page(after=grown.last, within="m1", limit=500))
-    assert [one.seq for one in rest.envelopes] == list(range(MOST + 1, MOST + 53))
+    assert [one.seq for one in rest.envelopes] == list(range(MAX_ENVELOPES + 1, MAX_ENVELOPES + 53))
     (line,) = space.run(history.contexts()).contexts
     assert (line.has_more, line.status, line.conclusion) == (True, status, "done")

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.reasoning import Place
+from pellucid.envelopes.reasoning import ContextPlace
 from pellucid.spaces.runtime import space as space_module
-from pellucid.spaces.runtime.living import REBASE_BYTES, Living
+from pellucid.spaces.runtime.living import REBASE_BYTES, LiveState
 from pellucid.spaces.runtime.settings import SpaceSettings
-from pellucid.spaces.runtime.space import Space, Steady
+from pellucid.spaces.runtime.space import MonotonicClock, Space
 from pellucid.spaces.runtime.state import SpaceState
 from pellucid.storage import StoredEnvelope
-from tests.spaces.space_kit import Sink, frame, opened, sat, whole_log
+from tests.spaces.space_kit import Sink, frame, join_space, opened, whole_log
 from tests.waiting import eventually
 
 
-async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
+async def received(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
     await eventually(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
     return sink.of(kind)
 
@@ -33,20 +33,20 @@ def test_a_clock_that_is_put_back_keeps_nothing_open(monkeypatch: pytest.MonkeyP
     async def scene() -> None:
         settings = {"idle_seconds": 0.5, "grace_seconds": 0.1}
         async with opened(settings=settings, clock=lambda: now[0]) as (_, space, _store):
-            _, watch = await sat(space, "ada")
-            bob, _ = await sat(space, "bob")
-            await bob.hear(frame("reasoning/start", {}, id="r-1"))
-            await heard(space, watch, kind="reasoning/start")
+            _, watch = await join_space(space, "ada")
+            bob, _ = await join_space(space, "bob")
+            await bob.receive(frame("reasoning/start", {}, id="r-1"))
+            await received(space, watch, kind="reasoning/start")
             now[0] -= 3600
             ticks[0] += 0.6
-            (cancel,) = await heard(space, watch, kind="reasoning/cancel")
+            (cancel,) = await received(space, watch, kind="reasoning/cancel")
             assert cancel["payload"] == {"reason": "timed out"}
-            await bob.hear(frame("reasoning/start", {}, id="r-2"))
-            await heard(space, watch, 2, kind="reasoning/start")
+            await bob.receive(frame("reasoning/start", {}, id="r-2"))
+            await received(space, watch, 2, kind="reasoning/start")
             await bob.leave()
-            await space.look()
+            await space.catch_up()
             ticks[0] += 0.2
-            _, cancel = await heard(space, watch, 2, kind="reasoning/cancel")
+            _, cancel = await received(space, watch, 2, kind="reasoning/cancel")
             assert cancel["payload"] == {"reason": "disconnected"}
             at = [one.at for one in await whole_log(space)]
             assert at == sorted(at)
@@ -58,7 +58,7 @@ def test_a_clock_that_is_put_back_keeps_nothing_open(monkeypatch: pytest.MonkeyP
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
 def test_time_goes_on(steps: list[float]) -> None:
     walls = iter(wall := [1e9 + step for step in steps])
-    steady = Steady(lambda: next(walls), 5.0)
+    steady = MonotonicClock(lambda: next(walls), 5.0)
     told = [steady() for _ in steps]
     assert told == sorted(told)
     assert all(one >= wall for one, wall in zip(told, wall, strict=True))
@@ -66,11 +66,11 @@ def test_time_goes_on(steps: list[float]) -> None:
 
 
 def test_what_is_kept_to_put_a_state_back_is_bounded() -> None:
-    living = Living(SpaceState(SpaceSettings()))
+    living = LiveState(SpaceState(SpaceSettings()))
     for seq in range(1, 200):
         envelope = Envelope(id=f"m-{seq}", ts=0, sender="a", kind="chat", payload={"text": "x" * 200_000}, seq=seq)
-        living.state.replay(stored := StoredEnvelope(envelope, seq, Place()))
+        living.state.replay(stored := StoredEnvelope(envelope, seq, ContextPlace()))
         living.accept([stored])
-        assert sum(len(one.envelope.payload["text"]) for one in living._since) <= REBASE_BYTES + 200_000
+        assert sum(len(one.envelope.payload["text"]) for one in living._since_base) <= REBASE_BYTES + 200_000
     living.roll_back()
     assert living.state.head == 199

@@ -11,17 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.envelopes import Defaults, Flag, read, write
-from pellucid.envelopes.frames import LOOKED_AT, glimpse
+from pellucid.envelopes.frames import MAX_PEEK, peek
 from pellucid.envelopes.translate import DIALECTS
 from pellucid.relay import open_relay
-from pellucid.spaces.past.history import History, Stretch
-from pellucid.spaces.runtime.keeper import Pace
-from pellucid.spaces.runtime.living import RECENT
-from pellucid.spaces.runtime.making import make
-from pellucid.spaces.runtime.seats import Seat
-from pellucid.spaces.runtime.state import note_of
+from pellucid.spaces.past.history import History, ReplayRange
+from pellucid.spaces.runtime.keeper import Intervals
+from pellucid.spaces.runtime.living import MAX_RECENT
+from pellucid.spaces.runtime.making import create_space
+from pellucid.spaces.runtime.seats import Session
+from pellucid.spaces.runtime.state import read_note
 from pellucid.storage import open_store
-from tests.spaces.space_kit import OWNER, Sink, chat, frame, opened, replica, sat
+from tests.spaces.space_kit import OWNER, Sink, chat, frame, join_space, opened, replica
 from tests.waiting import eventually
 
 SECRET = "the-secret-word"
@@ -32,12 +32,12 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
 
     async def scene() -> None:
         async with opened(settings={"reasoning": "flag"}) as (_, space, store):
-            bob, mine = await sat(space, "bob")
-            _, live = await sat(space, "ada")
-            await bob.hear(frame("reasoning/start", {"message": "x"}, id="r"))
-            await bob.hear(frame("reasoning/conclusion", {}, context="r"))
+            bob, mine = await join_space(space, "bob")
+            _, live = await join_space(space, "ada")
+            await bob.receive(frame("reasoning/start", {"message": "x"}, id="r"))
+            await bob.receive(frame("reasoning/conclusion", {}, context="r"))
             after = {"references": ["nothing"], "flags": "mine"}
-            await bob.hear(
+            await bob.receive(
                 frame("reasoning/thought", after, context="r", id="late", flags=[{"code": "a", "message": "b"}])
             )
             await eventually(lambda: live.of("reasoning/thought"))
@@ -46,15 +46,15 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
             assert mine.of("reasoning/thought") == [told]
             assert told["payload"] == after
             assert "flags" not in live.of("reasoning/start")[0]
-            kept = await store.spaces.one(OWNER, "room", told["seq"])
+            kept = await store.spaces.get_envelope(OWNER, "room", told["seq"])
             assert kept is not None
             assert (kept.envelope.flags, kept.envelope.extra) == ((), {})
             for how in ({"after_seq": told["seq"] - 1}, {"history": 50}):
-                _, again = await sat(space, "dee", **how)
+                _, again = await join_space(space, "dee", **how)
                 await eventually(partial(again.of, "reasoning/thought"))
                 assert again.of("reasoning/thought")[0]["flags"] == told["flags"]
             wanted = tuple(Flag(**flag) for flag in told["flags"])
-            history = History(store, OWNER, "room", space.reader("dee"))
+            history = History(store, OWNER, "room", space.viewer("dee"))
             assert [one.flags for one in (await history.page(within="r")).envelopes] == [(), (), wanted]
             one = await history.one(told["seq"])
             assert one is not None
@@ -64,10 +64,10 @@ def test_what_is_flagged_is_told_wherever_the_envelope_is() -> None:
             assert [step.envelope.flags for step in tree.trees[0].steps if step.envelope] == [(), wanted]
             hits = await history.search("nothing")
             assert [hit.envelope.flags for hit in hits.hits] == [wanted]
-            async for batch in history.replay(Stretch(after=told["seq"] - 1, before=told["seq"] + 1)):
+            async for batch in history.replay(ReplayRange(after=told["seq"] - 1, before=told["seq"] + 1)):
                 assert [(one.flags, one.replayed) for one in batch] == [(wanted, True)]
             posted = await space.post("bob", frame("reasoning/thought", {}, context="r"))
-            assert posted.stored.told.flags
+            assert posted.stored.with_flags.flags
 
     asyncio.run(scene())
 
@@ -77,21 +77,21 @@ def test_flags_say_nothing_of_what_their_reader_may_not_see() -> None:
 
     async def scene() -> None:
         async with opened(settings={"reasoning": "flag"}) as (_, space, _store):
-            ada, _ = await sat(space, "ada")
-            bob, _ = await sat(space, "bob")
-            _, dee = await sat(space, "dee")
-            await bob.hear(
+            ada, _ = await join_space(space, "ada")
+            bob, _ = await join_space(space, "bob")
+            _, dee = await join_space(space, "dee")
+            await bob.receive(
                 frame("mcp/proposal", {"method": "tools/call", "params": {"name": SECRET}}, id="p", to=["ada"])
             )
-            await bob.hear(frame("reasoning/start", {}, id="r", to=["ada"]))
-            await bob.hear(frame("reasoning/start", {}, id=SECRET, context="r", to=["ada"]))
-            await space.look()
-            await ada.hear(frame("mcp/request", {"method": "tools/list"}, correlation_id=["p"]))
-            await ada.hear(frame("reasoning/conclusion", {}, context="r"))
+            await bob.receive(frame("reasoning/start", {}, id="r", to=["ada"]))
+            await bob.receive(frame("reasoning/start", {}, id=SECRET, context="r", to=["ada"]))
+            await space.catch_up()
+            await ada.receive(frame("mcp/request", {"method": "tools/list"}, correlation_id=["p"]))
+            await ada.receive(frame("reasoning/conclusion", {}, context="r"))
             await eventually(lambda: dee.of("reasoning/conclusion"))
-            flags = [flag for one in dee.said for flag in one.get("flags", ())]
+            flags = [flag for one in dee.decoded for flag in one.get("flags", ())]
             assert {"differs", "not_owner", "left_open"} <= {flag["code"] for flag in flags}
-            assert SECRET not in json.dumps(dee.said)
+            assert SECRET not in json.dumps(dee.decoded)
             assert "bob" not in json.dumps(flags)
 
     asyncio.run(scene())
@@ -110,9 +110,9 @@ def test_flags_are_the_gateways_field_in_every_dialect(dialect: str) -> None:
         assert read({**write(envelope, name), "flags": other}, name) == envelope
 
 
-def _is_live(seat: Seat) -> bool:
+def _is_live(seat: Session) -> bool:
     """Whether it was given all that there was before it."""
-    return seat.group is not None
+    return seat.group_key is not None
 
 
 def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None:
@@ -120,15 +120,15 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
 
     async def scene() -> None:
         url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
-        never = Pace(poll=3600.0, roll=3600.0, unused=3600.0)
+        never = Intervals(poll_seconds=3600.0, presence_seconds=3600.0, unused_seconds=3600.0)
         relay = await open_relay(None)
         async with opened(url, {"reasoning": "flag"}, pace=never) as (spaces, space, store):
             other_store = await open_store(url)
             async with replica(other_store, relay, pace=never) as others:
                 there = await others.space("room")
-                bob, mine = await sat(there, "bob")
-                await bob.hear(chat(SECRET, id="m-1"))
-                await bob.hear(frame("reasoning/start", {"references": [SECRET]}, id="m-2"))
+                bob, mine = await join_space(there, "bob")
+                await bob.receive(chat(SECRET, id="m-1"))
+                await bob.receive(frame("reasoning/start", {"references": [SECRET]}, id="m-2"))
                 await eventually(lambda: mine.of("reasoning/start"))
                 first, second = mine.of("chat")[0]["seq"], mine.of("reasoning/start")[0]["seq"]
                 version = (await store.spaces.head(OWNER, "room") or (0, 0))[1]
@@ -141,16 +141,16 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
                     ("dee", {"history": 50}),
                 ):
                     for room in (there, space):
-                        seat, late = await sat(room, who, **how)
-                        await space.look()
+                        seat, late = await join_space(room, who, **how)
+                        await space.catch_up()
                         await eventually(partial(_is_live, seat))
-                        assert SECRET not in json.dumps(late.said), (who, how)
-                        assert not [one for one in late.said if one.get("flags")]
-                kept = await store.spaces.one(OWNER, "room", second)
+                        assert SECRET not in json.dumps(late.decoded), (who, how)
+                        assert not [one for one in late.decoded if one.get("flags")]
+                kept = await store.spaces.get_envelope(OWNER, "room", second)
                 assert kept is not None
                 assert SECRET not in kept.note.decode()
-                assert note_of(kept.note).by is not None
-                await bob.hear(chat("goes on", id="m-3"))
+                assert read_note(kept.note).by is not None
+                await bob.receive(chat("goes on", id="m-3"))
                 await eventually(lambda: len(mine.of("chat")) == 2)
             await other_store.aclose()
         await relay.aclose()
@@ -164,9 +164,9 @@ def test_to_forget_while_something_is_judged_keeps_what_is_stored_apart() -> Non
     async def scene() -> None:
         async with opened() as (_, space, _store):
             await space.post("bob", chat("stored"))
-            living = space._living
+            living = space._live
             before = living.state.dump()
-            await space.look()
+            await space.catch_up()
             judged = read(chat("never stored"), None, Defaults("bob", "x", 5))
             assert living.state.judge(judged, 5).stored is not None
             living.forget()
@@ -183,26 +183,26 @@ def test_a_number_of_another_space_is_answered_with_all_there_is() -> None:
         async with opened() as (spaces, space, store):
             for number in range(5):
                 await space.post("ada", chat(str(number)))
-            _, old = await sat(space, "dee", after_seq=0)
+            _, old = await join_space(space, "dee", after_seq=0)
             await eventually(lambda: len(old.of("chat")) == 5)
             stale = space.head
             await store.spaces.remove(OWNER, "room")
-            await eventually(lambda: space.closed)
+            await eventually(lambda: space.is_closed)
             settings = {"ada": ["*"], "dee": ["chat"]}
-            await make(store.spaces, OWNER, "room", space.settings, settings)
+            await create_space(store.spaces, OWNER, "room", space.settings, settings)
             anew = await spaces.space("room")
             await anew.post("ada", chat("new"))
-            _, sink = await sat(anew, "dee", after_seq=stale)
-            welcome = sink.said[0]["payload"]
+            _, sink = await join_space(anew, "dee", after_seq=stale)
+            welcome = sink.decoded[0]["payload"]
             assert welcome["unknown_after_seq"] == stale > welcome["head"]
             await eventually(lambda: sink.of("chat"))
-            assert [one["replayed"] for one in sink.said if one.get("seq")] == [True] * len(sink.seqs)
+            assert [one["replayed"] for one in sink.decoded if one.get("seq")] == [True] * len(sink.seqs)
             await anew.post("ada", chat("live"))
             await eventually(lambda: len(sink.of("chat")) == 2)
             assert sink.seqs == sorted(set(sink.seqs))
             assert "replayed" not in sink.of("chat")[-1]
-            _, right = await sat(anew, "dee", after_seq=anew.head)
-            assert "unknown_after_seq" not in right.said[0]["payload"]
+            _, right = await join_space(anew, "dee", after_seq=anew.head)
+            assert "unknown_after_seq" not in right.decoded[0]["payload"]
 
     asyncio.run(scene())
 
@@ -213,18 +213,18 @@ def test_an_identical_resend_is_never_told_ahead_of_what_was_missed() -> None:
     async def scene() -> None:
         fast = {"limits": {"reasoning": {"per_second": 1e6, "burst": 1e6}}}
         async with opened(settings=fast) as (_, space, _store):
-            thoughts = (frame("reasoning/thought", {"message": str(n)}, context="r") for n in range(RECENT + 100))
+            thoughts = (frame("reasoning/thought", {"message": str(n)}, context="r") for n in range(MAX_RECENT + 100))
             await asyncio.gather(*(space.post("ada", thought) for thought in thoughts))
             await space.post("bob", chat("mine", id="m-1"))
             sink = Sink()
             sink.stuck = True
-            seat = await space.sit("bob", sink, after_seq=0)
-            await seat.hear(chat("mine", id="m-1"))
-            await space.look()
-            assert seat.group is None
+            seat = await space.join("bob", sink, after_seq=0)
+            await seat.receive(chat("mine", id="m-1"))
+            await space.catch_up()
+            assert seat.group_key is None
             assert not sink.of("chat")
             sink.drain()
-            await eventually(lambda: seat.group is not None)
+            await eventually(lambda: seat.group_key is not None)
             assert sink.seqs == sorted(set(sink.seqs))
             assert len(sink.of("chat")) == 1
 
@@ -236,11 +236,13 @@ def test_a_frame_that_is_too_large_is_refused_by_its_name() -> None:
 
     async def scene() -> None:
         async with opened(settings={"limits": {"frame_bytes": 4000}}) as (_, space, _store):
-            bob, sink = await sat(space, "bob")
+            bob, sink = await join_space(space, "bob")
             long = "x" * 9000
-            await bob.hear(json.dumps({"id": "m-1", "kind": "chat", "payload": {"text": long}}))
-            await bob.hear(json.dumps({"payload": {"id": "not this", "text": long}, "id": "m-2", "kind": "chat"}))
-            await bob.hear(json.dumps({"payload": {"id": "not this"}, "id": "é", "kind": "chat", "x": long}).encode())
+            await bob.receive(json.dumps({"id": "m-1", "kind": "chat", "payload": {"text": long}}))
+            await bob.receive(json.dumps({"payload": {"id": "not this", "text": long}, "id": "m-2", "kind": "chat"}))
+            await bob.receive(
+                json.dumps({"payload": {"id": "not this"}, "id": "é", "kind": "chat", "x": long}).encode()
+            )
             told = [
                 (one.get("correlation_id"), one["payload"].get("attempted_kind")) for one in sink.of("system/error")
             ]
@@ -255,6 +257,6 @@ def test_a_frame_that_is_too_large_is_refused_by_its_name() -> None:
 )
 def test_what_is_hostile_has_no_name(start: str) -> None:
     for hostile in (start + "[" * 100_000, start + "\\" * 100_000, start + " " * 100_000, start + '"' * 99_999):
-        assert glimpse(hostile)[0] is None
-        assert glimpse(hostile.encode())[0] is None
-    assert glimpse(" " * LOOKED_AT + '{"id":"x"}') == (None, None)
+        assert peek(hostile)[0] is None
+        assert peek(hostile.encode())[0] is None
+    assert peek(" " * MAX_PEEK + '{"id":"x"}') == (None, None)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pellucid.envelopes import closing
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import hearing, seats
-from pellucid.spaces.runtime.hearing import QUIET, Guard
+from pellucid.spaces.runtime.hearing import QUIET_SECONDS, RateLimiter
 from pellucid.spaces.runtime.settings import FloodLimits, Rate
 from tests.examples import by_circle
-from tests.spaces.space_kit import chat, frame, opened, sat, whole_log
+from tests.spaces.space_kit import chat, frame, join_space, opened, whole_log
 from tests.waiting import eventually, loop_turns
 
 ERRORS = FloodLimits().errors
@@ -26,7 +26,7 @@ LIMITS = FloodLimits(chat=Rate(per_second=10, burst=5), bytes=Rate(per_second=10
 @given(said=st.lists(st.tuples(st.floats(0, 0.5), st.integers(1, 600)), max_size=80))
 def test_in_no_span_is_more_taken_than_the_burst_and_what_flowed_in(said: list[tuple[float, int]]) -> None:
     """And what was refused is taken after `retry_after`."""
-    guard, now = Guard(LIMITS), 1000.0
+    guard, now = RateLimiter(LIMITS), 1000.0
     taken: list[tuple[float, int]] = []
     for pause, size in said:
         now += pause
@@ -44,7 +44,7 @@ def test_in_no_span_is_more_taken_than_the_burst_and_what_flowed_in(said: list[t
 
 
 def test_families_do_not_use_up_each_others_room() -> None:
-    guard = Guard(LIMITS)
+    guard = RateLimiter(LIMITS)
     for _ in range(5):
         guard.take("chat", 1, 0.0)
     with pytest.raises(PellucidError):
@@ -54,7 +54,7 @@ def test_families_do_not_use_up_each_others_room() -> None:
 
 
 def test_patience_is_for_those_who_go_on_without_a_pause() -> None:
-    guard, now = Guard(LIMITS), 0.0
+    guard, now = RateLimiter(LIMITS), 0.0
 
     def flood(seconds: float) -> None:
         nonlocal now
@@ -65,12 +65,12 @@ def test_patience_is_for_those_who_go_on_without_a_pause() -> None:
                 guard.take("chat", 1, now)
 
     flood(2.5)
-    assert not guard.out_of_patience(now)
-    now += QUIET + 1
+    assert not guard.exceeds_patience(now)
+    now += QUIET_SECONDS + 1
     flood(2.5)
-    assert not guard.out_of_patience(now)
+    assert not guard.exceeds_patience(now)
     flood(1.5)
-    assert guard.out_of_patience(now)
+    assert guard.exceeds_patience(now)
 
 
 def test_thousands_of_thoughts_at_once() -> None:
@@ -79,20 +79,20 @@ def test_thousands_of_thoughts_at_once() -> None:
 
     async def scene() -> None:
         async with opened(settings={"limits": {"reasoning": {"per_second": 50, "burst": 100}}}) as (_, space, _store):
-            bob, mine = await sat(space, "bob")
-            ada, others = await sat(space, "ada")
-            await bob.hear(frame("reasoning/start", {}, id="r"))
+            bob, mine = await join_space(space, "bob")
+            ada, others = await join_space(space, "ada")
+            await bob.receive(frame("reasoning/start", {}, id="r"))
 
             async def talk() -> None:
                 for number in range(10):
-                    await ada.hear(chat(str(number)))
+                    await ada.receive(chat(str(number)))
                     await asyncio.sleep(0)
 
             begun = monotonic()
             talking = asyncio.create_task(talk())
             thought = frame("reasoning/thought", {"message": "…"}, context="r")
             for _ in range(count):
-                await bob.hear(thought)
+                await bob.receive(thought)
             await talking
             await eventually(lambda: len(others.of("chat")) == 10)
 
@@ -121,15 +121,15 @@ def test_who_keeps_on_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         limits = {"chat": {"per_second": 1, "burst": 1}, "patience": 0.2}
         async with opened(settings={"limits": limits}) as (_, space, _store):
-            bob, sink = await sat(space, "bob")
+            bob, sink = await join_space(space, "bob")
             while sink.closed is None:
-                await bob.hear(chat("!"))
+                await bob.receive(chat("!"))
                 now[0] += 0.01
             assert 0.2 < now[0] - 1_000 < 0.3
-            assert sink.closed[0] == closing.BROKE_RULES
+            assert sink.closed[0] == closing.POLICY_VIOLATION
             await bob.leave()
-            await space.look()
-            assert "bob" not in space._living.state.present
+            await space.catch_up()
+            assert "bob" not in space._live.state.present_since
 
     asyncio.run(scene())
 
@@ -137,9 +137,9 @@ def test_who_keeps_on_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_read_is_counted_too() -> None:
     async def scene() -> None:
         async with opened(settings={"limits": {"other": {"per_second": 1, "burst": 5}}}) as (_, space, _store):
-            bob, sink = await sat(space, "bob")
+            bob, sink = await join_space(space, "bob")
             for _ in range(10):
-                await bob.hear(b"{")
+                await bob.receive(b"{")
             assert sink.errors == ["invalid_json"] * 5 + ["rate_limited"] * 5
 
     asyncio.run(scene())
@@ -148,14 +148,14 @@ def test_what_cannot_be_read_is_counted_too() -> None:
 def test_a_participant_has_only_so_many_contexts_and_connections() -> None:
     async def scene() -> None:
         async with opened(settings={"limits": {"open_contexts": 2, "seats": 2}}) as (_, space, _store):
-            bob, sink = await sat(space, "bob")
+            bob, sink = await join_space(space, "bob")
             for number in range(3):
-                await bob.hear(frame("reasoning/start", {}, id=f"r-{number}"))
+                await bob.receive(frame("reasoning/start", {}, id=f"r-{number}"))
             await eventually(lambda: sink.errors)
             assert sink.errors == ["too_many_contexts"]
-            await sat(space, "bob")
+            await join_space(space, "bob")
             with pytest.raises(PellucidError, match="connections"):
-                await sat(space, "bob")
+                await join_space(space, "bob")
 
     asyncio.run(scene())
 
@@ -166,8 +166,8 @@ def test_who_waits_for_the_store_is_not_heard_any_further() -> None:
     async def scene() -> None:
         rates = {"reasoning": {"per_second": 1e6, "burst": 1e6}, "bytes": {"per_second": 1e12, "burst": 1e12}}
         async with opened(settings={"limits": rates}) as (_, space, _store):
-            bob, _ = await sat(space, "bob")
-            await bob.hear(frame("reasoning/start", {}, id="r"))
+            bob, _ = await join_space(space, "bob")
+            await bob.receive(frame("reasoning/start", {}, id="r"))
             gate = asyncio.Event()
             real = space.writer._spaces.append
 
@@ -178,18 +178,18 @@ def test_who_waits_for_the_store_is_not_heard_any_further() -> None:
             space.writer._spaces = _Slow(space.writer._spaces, append)  # type: ignore[assignment]
 
             async def talk() -> None:
-                for _ in range(5 * seats.MOST_WAITING):
-                    await bob.hear(frame("reasoning/thought", {"message": "x"}, context="r"))
+                for _ in range(5 * seats.MAX_PENDING):
+                    await bob.receive(frame("reasoning/thought", {"message": "x"}, context="r"))
 
             talking = asyncio.create_task(talk())
-            await eventually(lambda: bob._waiting == seats.MOST_WAITING)
+            await eventually(lambda: bob._pending_count == seats.MAX_PENDING)
             await loop_turns(20)
             assert not talking.done()
-            assert bob._waiting == seats.MOST_WAITING
+            assert bob._pending_count == seats.MAX_PENDING
             gate.set()
             await talking
-            await space.look()
-            assert len(await whole_log(space)) > 5 * seats.MOST_WAITING
+            await space.catch_up()
+            assert len(await whole_log(space)) > 5 * seats.MAX_PENDING
 
     asyncio.run(scene())
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.spaces.runtime.seats import Direct, Frame, Line
+from pellucid.spaces.runtime.seats import Frame, RawWrite, RawWriteOutlet
 from tests.examples import costly
-from tests.spaces.space_kit import Sink, chat, opened, sat
+from tests.spaces.space_kit import Sink, chat, join_space, opened
 
 
 class Lined(Sink):
@@ -24,7 +24,7 @@ class Lined(Sink):
         self._changed: Callable[[], None] | None = None
 
     @property
-    def line(self) -> Line | None:
+    def raw_write(self) -> RawWrite | None:
         return None if self.narrow or self.closed else self._take
 
     def watch(self, changed: Callable[[], None] | None) -> None:
@@ -61,11 +61,11 @@ STEPS = ["say", "say", "whisper", "address", "narrow", "widen", "narrows", "fall
 def test_by_its_line_or_not_a_seat_is_given_the_same(steps: list[str]) -> None:
     async def scene() -> None:
         async with opened() as (_, space, _):
-            _, plain = await sat(space, "cyd")
+            _, plain = await join_space(space, "cyd")
             lined = Lined()
-            assert isinstance(lined, Direct)
-            assert not isinstance(plain, Direct)
-            await space.sit("dee", lined)
+            assert isinstance(lined, RawWriteOutlet)
+            assert not isinstance(plain, RawWriteOutlet)
+            await space.join("dee", lined)
             begun, before = len(plain.frames), len(lined.wires)
             for step in [*steps, "widen", "say"]:
                 match step:
@@ -90,7 +90,7 @@ def test_who_left_is_not_written_to() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _):
             lined = Lined()
-            seat = await space.sit("dee", lined)
+            seat = await space.join("dee", lined)
             await space.post("ada", chat("before"))
             assert lined.by_line == 1
             await seat.leave()

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.envelopes.shown import is_shown
-from pellucid.spaces.runtime.living import load
-from pellucid.spaces.runtime.seats import Seat
+from pellucid.spaces.runtime.living import load_state
+from pellucid.spaces.runtime.seats import Session
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from tests.examples import costly
-from tests.spaces.space_kit import EVERYBODY, Sink, opened, sat, whole_log
+from tests.spaces.space_kit import EVERYBODY, Sink, join_space, opened, whole_log
 from tests.waiting import eventually, loop_turns
 
 NAMES = sorted(EVERYBODY)
@@ -80,15 +80,15 @@ steps = st.one_of(
 )
 
 
-async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Seat, Sink, int | None]]:
+async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Session, Sink, int | None]]:
     """Every seat that there was, with what it asked for."""
-    seats: list[tuple[Seat, Sink, int | None]] = []
-    there: list[Seat] = []
+    seats: list[tuple[Session, Sink, int | None]] = []
+    there: list[Session] = []
     posts: list[asyncio.Task[Any]] = []
     for step in script:
         match step:
             case ("sit", who, view, after):
-                seat, sink = await sat(space, who, view=view, after_seq=after)
+                seat, sink = await join_space(space, who, view=view, after_seq=after)
                 seats.append((seat, sink, after))
                 there.append(seat)
             case ("leave", number) if there:
@@ -100,12 +100,12 @@ async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Seat, 
             case ("pause",):
                 await loop_turns(20)
     await asyncio.gather(*posts, return_exceptions=True)
-    await space.look()
-    await eventually(lambda: all(seat.gone or seat.group is not None for seat, _, _ in seats))
+    await space.catch_up()
+    await eventually(lambda: all(seat.is_stopped or seat.group_key is not None for seat, _, _ in seats))
     return seats
 
 
-def said_again(script: list[tuple[Any, ...]]) -> set[str]:
+def repeated_ids(script: list[tuple[Any, ...]]) -> set[str]:
     """The ids that come more than once."""
     named = Counter(step[-1]["id"] for step in script if step[0] in ("hear", "post") and "id" in step[-1])
     return {id for id, times in named.items() if times > 1}
@@ -127,7 +127,7 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
             log = await whole_log(space)
             order = {one.envelope.seq: one for one in log}
             granted = any(one.envelope.kind.startswith("capability/") for one in log)
-            again = said_again(script)
+            again = repeated_ids(script)
             for seat, sink, after in seats:
                 welcome = sink.of("system/welcome")[0]["payload"]
                 is_foreign = after is not None and after > welcome["head"]
@@ -142,30 +142,32 @@ def test_all_see_one_order_and_what_they_may(script: list[tuple[Any, ...]], how:
                     elif frame.seq:
                         seqs.append(frame.seq)
                 assert seqs == sorted(set(seqs)), "in order, and once"
-                for one in sink.said:
+                for one in sink.decoded:
                     if one.get("seq"):
                         kept = order[one["seq"]].envelope
                         assert (one["id"], one["from"]) == (kept.id, kept.sender)
-                if granted or seat.gone:
+                if granted or seat.is_stopped:
                     continue  # rights changed on the way, or it left
                 assert welcome.get("unknown_after_seq") == (after if is_foreign else None)
-                for one in sink.said:
+                for one in sink.decoded:
                     if one.get("seq") and one["from"] != seat.participant:
                         assert one.get("replayed", False) == (is_foreign and one["seq"] <= welcome["head"])
                 advisory = how["addresses"] == "advisory"
                 expected = [
                     one.envelope.seq
                     for one in log
-                    if one.envelope.seq > start and is_shown(one.envelope, one.place, seat.reader, advisory=advisory)
+                    if one.envelope.seq > start and is_shown(one.envelope, one.place, seat.viewer, advisory=advisory)
                 ]
                 assert seqs == expected, "what is seen is what may be seen"
-            lived = space._living.state.dump()
+            lived = space._live.state.dump()
             rebuilt = SpaceState(space.settings)
             for stored in log:
                 rebuilt.replay(stored)
             assert rebuilt.dump() == lived, "the state is the fold of the log"
-            assert load(space.settings, (0, lived)).dump() == lived
-            assert set(space._living.state.present) >= {seat.participant for seat, _, _ in seats if not seat.gone}
+            assert load_state(space.settings, (0, lived)).dump() == lived
+            assert set(space._live.state.present_since) >= {
+                seat.participant for seat, _, _ in seats if not seat.is_stopped
+            }
 
     asyncio.run(scene())
 
@@ -182,7 +184,7 @@ def test_a_resume_at_any_seq_joins_without_gap_or_repeat(script: list[tuple[Any,
             cursors = [data.draw(st.integers(0, head)) for _ in range(4)]
             forget = data.draw(st.booleans())
             if forget:
-                space._living.recent._kept.clear()
+                space._live.recent._entries.clear()
 
             async def talk() -> None:
                 for number in range(30):
@@ -192,12 +194,12 @@ def test_a_resume_at_any_seq_joins_without_gap_or_repeat(script: list[tuple[Any,
             seats = []
             for cursor in cursors:
                 await loop_turns(50)
-                seats.append((cursor, *await sat(space, "ada", after_seq=cursor)))
+                seats.append((cursor, *await join_space(space, "ada", after_seq=cursor)))
             await talking
-            await eventually(lambda: all(seat.group is not None for _, seat, _ in seats))
+            await eventually(lambda: all(seat.group_key is not None for _, seat, _ in seats))
             log = await whole_log(space)
             for cursor, seat, sink in seats:
-                shown = [one.envelope.seq for one in log if is_shown(one.envelope, one.place, seat.reader)]
+                shown = [one.envelope.seq for one in log if is_shown(one.envelope, one.place, seat.viewer)]
                 assert sink.seqs == [seq for seq in shown if seq > cursor]
 
     asyncio.run(scene())

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
-from pellucid.spaces.runtime.redaction import Finder
+from pellucid.spaces.runtime.redaction import PatternFinder
 from pellucid.spaces.runtime.settings import read_settings
-from tests.spaces.space_kit import frame, opened, sat, whole_log
+from tests.spaces.space_kit import frame, join_space, opened, whole_log
 from tests.waiting import eventually
 
 parts = st.recursive(
@@ -35,7 +35,7 @@ def test_what_is_found_is_the_leftmost_and_the_longest(source: str, text: str) -
     pattern = re.compile(source)
     if pattern.fullmatch(""):
         with pytest.raises(ValueError, match="everywhere"):
-            Finder(source)
+            PatternFinder(source)
         return
     expected, at = [], 0
     while at < len(text):
@@ -43,21 +43,21 @@ def test_what_is_found_is_the_leftmost_and_the_longest(source: str, text: str) -
         if ends:
             expected.append((at, ends[0]))
         at = ends[0] if ends else at + 1
-    assert Finder(source).spans(text) == expected
+    assert PatternFinder(source).spans(text) == expected
 
 
 @pytest.mark.parametrize("source", ["(a*)*b", "(a|aa)+c", "a.*b|a", "([a-z]+)+@", "(x+x+)+y", "(.{0,100}a){4}b"])
 def test_no_pattern_hangs(source: str) -> None:
     """It is found, or it is not known in the time there is."""
     for text in ("a" * 20_000, "xa" * 10_000, "ab@" * 5_000):
-        Finder(source).spans(text)
+        PatternFinder(source).spans(text)
 
 
 def test_where_it_cannot_be_found_out_everything_goes() -> None:
     seconds = count()
-    finder = Finder("a.*b|a", clock=lambda: float(next(seconds)))
+    finder = PatternFinder("a.*b|a", clock=lambda: float(next(seconds)))
     assert finder.spans("a" * 500) is None
-    assert Finder("(.{0,100}a){4}b").spans("a" * 50_000) is None
+    assert PatternFinder("(.{0,100}a){4}b").spans("a" * 50_000) is None
     assert finder.spans("half \ud800") is None
     assert finder.spans("a" * 50) == [(n, n + 1) for n in range(50)]
 
@@ -76,8 +76,8 @@ def test_nothing_of_it_is_seen_or_kept() -> None:
     async def scene() -> None:
         redact = [{"name": "key", "pattern": "sk-[0-9a-f]{8,}"}]
         async with opened(settings={"redact": redact}) as (_, space, _store):
-            bob, mine = await sat(space, "bob")
-            _, others = await sat(space, "ada")
+            bob, mine = await join_space(space, "bob")
+            _, others = await join_space(space, "ada")
             said = frame(
                 "chat",
                 {"text": f"use {secret}!", secret: [{"deep": secret}]},
@@ -85,8 +85,8 @@ def test_nothing_of_it_is_seen_or_kept() -> None:
                 context={"topic": secret},
                 more={"token": secret},
             )
-            await bob.hear(said)
-            await bob.hear(said)
+            await bob.receive(said)
+            await bob.receive(said)
             await eventually(lambda: len(mine.of("chat")) == 2)
             assert len({one["seq"] for one in mine.of("chat")}) == 1
             assert mine.of("chat")[0]["payload"]["text"] == "use [redacted:key]!"

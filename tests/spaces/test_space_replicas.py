@@ -12,18 +12,18 @@ from typing import NamedTuple
 import pytest
 
 from pellucid.relay import Relay, open_relay
-from pellucid.spaces.runtime.keeper import Pace
-from pellucid.spaces.runtime.making import add, make
-from pellucid.spaces.runtime.seats import Seat
+from pellucid.spaces.runtime.keeper import Intervals
+from pellucid.spaces.runtime.making import add_participants, create_space
+from pellucid.spaces.runtime.seats import Session
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.spaces import Spaces
-from pellucid.storage import Append, Overtaken, Store, open_store
+from pellucid.storage import Append, AppendConflict, Store, open_store
 from tests.service_postgres import PostgresServer
 from tests.service_postgres import postgres_server as postgres_server
 from tests.service_redis import RedisService
 from tests.service_redis import redis as redis
-from tests.spaces.space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, sat, whole_log
+from tests.spaces.space_kit import EVERYBODY, OWNER, QUICK, Sink, chat, frame, join_space, whole_log
 from tests.waiting import eventually, loop_turns
 
 AGENTS = {f"agent-{n}": ["chat", "reasoning/*"] for n in range(6)}
@@ -46,17 +46,19 @@ class Both(NamedTuple):
 
 @asynccontextmanager
 async def two(
-    path: Path | str, relay_url: str | None, settings: SpaceSettings | None = None, pace: Pace = QUICK
+    path: Path | str, relay_url: str | None, settings: SpaceSettings | None = None, pace: Intervals = QUICK
 ) -> AsyncIterator[Both]:
     url = path if isinstance(path, str) else f"sqlite:///{path}/s.db"
     stores = (await open_store(url), await open_store(url))
     one = await open_relay(relay_url)
     relays = (one, one if relay_url is None else await open_relay(relay_url))
-    replicas = [Spaces(store, relay, pace=pace) for store, relay in zip(stores, relays, strict=True)]
+    replicas = [Spaces(store, relay, intervals=pace) for store, relay in zip(stores, relays, strict=True)]
     for spaces in replicas:
         await spaces.start()
     try:
-        tokens = await make(stores[0].spaces, OWNER, "room", settings or read_settings({}), {**EVERYBODY, **AGENTS})
+        tokens = await create_space(
+            stores[0].spaces, OWNER, "room", settings or read_settings({}), {**EVERYBODY, **AGENTS}
+        )
         yield Both(stores, relays, replicas, tokens)
     finally:
         for spaces in replicas:
@@ -79,8 +81,8 @@ async def rolls_called(*spaces: Space) -> None:
 
 
 async def _roll_called(space: Space) -> None:
-    last = space._keeper._rolled
-    await eventually(lambda: space._keeper._rolled > last, "the roll is called")
+    last = space._maintenance._last_renewal
+    await eventually(lambda: space._maintenance._last_renewal > last, "the roll is called")
 
 
 @pytest.mark.parametrize("database", ["sqlite", pytest.param("postgresql", marks=pytest.mark.needs("postgresql"))])
@@ -94,14 +96,14 @@ def test_both_busy_one_order(
     async def scene() -> None:
         async with two(where, relay_url) as both:
             here, there = await rooms(both)
-            seats: list[tuple[Seat, Sink]] = []
+            seats: list[tuple[Session, Sink]] = []
             for number, name in enumerate(AGENTS):
-                seats.append(await sat((here, there)[number % 2], name))
-            watch = [await sat(here, "ada"), await sat(there, "ada")]
+                seats.append(await join_space((here, there)[number % 2], name))
+            watch = [await join_space(here, "ada"), await join_space(there, "ada")]
 
-            async def talk(seat: Seat) -> None:
+            async def talk(seat: Session) -> None:
                 for number in range(15):
-                    await seat.hear(chat(f"{seat.participant} {number}"))
+                    await seat.receive(chat(f"{seat.participant} {number}"))
                     if number % 5 == 0:
                         await loop_turns(20)
 
@@ -116,8 +118,8 @@ def test_both_busy_one_order(
                 assert mine == [f"{name} {number}" for number in range(15)], "what one says keeps its order"
             for seat, _ in [*seats, *watch]:
                 await seat.leave()
-            await asyncio.gather(here.look(), there.look())
-            assert here._living.state.dump() == there._living.state.dump()
+            await asyncio.gather(here.catch_up(), there.catch_up())
+            assert here._live.state.dump() == there._live.state.dump()
             events = Counter(
                 (one.envelope.payload["event"], one.envelope.payload["participant"]["id"])
                 for one in await whole_log(here)
@@ -136,9 +138,9 @@ def test_a_replica_that_is_never_overtaken_takes_turns_too(
     async def scene() -> None:
         async with two(tmp_path, relay_url) as both:
             here, there = await rooms(both)
-            seat, sink = await sat(here, "bob")
+            seat, sink = await join_space(here, "bob")
             store = both.stores[0].spaces
-            append, faster = store.append, iter([Overtaken(here.head, 1), None])
+            append, faster = store.append, iter([AppendConflict(here.head, 1), None])
 
             async def overtaken_once(one: Append) -> None:
                 if error := next(faster, None):
@@ -146,9 +148,9 @@ def test_a_replica_that_is_never_overtaken_takes_turns_too(
                 await append(one)
 
             monkeypatch.setattr(store, "append", overtaken_once)
-            assert not there.writer._turns.busy
-            await seat.hear(chat("stored after all"))
-            await eventually(lambda: there.writer._turns.busy, "the other one takes turns")
+            assert not there.writer._lease.is_contended
+            await seat.receive(chat("stored after all"))
+            await eventually(lambda: there.writer._lease.is_contended, "the other one takes turns")
             await eventually(lambda: sink.of("chat"))
             await seat.leave()
 
@@ -159,15 +161,15 @@ def test_a_participant_on_two_replicas_is_there_once(tmp_path: Path, relay_url: 
     async def scene() -> None:
         async with two(tmp_path, relay_url) as both:
             here, there = await rooms(both)
-            first, _ = await sat(here, "bob")
-            second, sink = await sat(there, "bob")
+            first, _ = await join_space(here, "bob")
+            second, sink = await join_space(there, "bob")
             await first.leave()
-            await second.hear(chat("still here"))
+            await second.receive(chat("still here"))
             await eventually(lambda: sink.of("chat"))
-            assert "bob" in there._living.state.present
+            assert "bob" in there._live.state.present_since
             await second.leave()
-            await here.look()
-            assert "bob" not in here._living.state.present
+            await here.catch_up()
+            assert "bob" not in here._live.state.present_since
             log = await whole_log(here)
             assert [one.envelope.payload["event"] for one in log if one.envelope.kind == "system/presence"] == [
                 "join",
@@ -182,11 +184,11 @@ def test_a_replica_that_dies_is_left_behind(tmp_path: Path, relay_url: str | Non
 
     async def scene() -> None:
         settings = read_settings({"grace_seconds": 0.1})
-        async with two(tmp_path, relay_url, settings, Pace(poll=0.02, roll=0.3)) as both:
+        async with two(tmp_path, relay_url, settings, Intervals(poll_seconds=0.02, presence_seconds=0.3)) as both:
             here, there = await rooms(both)
-            _, watch = await sat(there, "ada")
-            seat, sink = await sat(here, "bob")
-            await seat.hear(frame("reasoning/start", {"message": "…"}, id="r1"))
+            _, watch = await join_space(there, "ada")
+            seat, sink = await join_space(here, "bob")
+            await seat.receive(frame("reasoning/start", {"message": "…"}, id="r1"))
             await eventually(lambda: sink.of("reasoning/start"))
             for task in list(here._tasks):  # as if it were killed: it does nothing any more
                 task.cancel()
@@ -201,7 +203,7 @@ def test_a_replica_that_dies_is_left_behind(tmp_path: Path, relay_url: str | Non
                 "disconnected",
             )
             await rolls_called(there)
-            await there.look()
+            await there.catch_up()
             assert len(watch.of("system/presence")) == len(leaves) + 1
 
     asyncio.run(scene())
@@ -211,17 +213,19 @@ def test_kicks_and_grants_reach_the_other_replica(tmp_path: Path, relay_url: str
     async def scene() -> None:
         async with two(tmp_path, relay_url) as both:
             here, there = await rooms(both)
-            ada, _ = await sat(here, "ada")
-            _, dee = await sat(there, "dee")
-            await ada.hear(frame("capability/grant", {"recipient": "dee", "capabilities": ["reasoning/*"]}, id="g-1"))
+            ada, _ = await join_space(here, "ada")
+            _, dee = await join_space(there, "dee")
+            await ada.receive(
+                frame("capability/grant", {"recipient": "dee", "capabilities": ["reasoning/*"]}, id="g-1")
+            )
             await eventually(lambda: len(dee.of("system/welcome")) == 2)
             you = dee.of("system/welcome")[1]["payload"]["you"]
             assert {"kind": "reasoning/*"} in you["capabilities"]
-            await ada.hear(frame("space/kick", {"participant_id": "dee"}))
+            await ada.receive(frame("space/kick", {"participant_id": "dee"}))
             await eventually(lambda: dee.closed)
             assert dee.closed is not None
             assert dee.closed[0] == 4403
-            assert dee.said[-1]["kind"] == "space/kick"
+            assert dee.decoded[-1]["kind"] == "space/kick"
             with pytest.raises(Exception, match="not in this space"):
                 await both.replicas[1].admit("room", both.tokens["dee"])
 
@@ -234,14 +238,14 @@ def test_who_is_added_under_way_may_come(tmp_path: Path, relay_url: str | None) 
     async def scene() -> None:
         async with two(tmp_path, relay_url) as both:
             here, _ = await rooms(both)
-            ada, sink = await sat(here, "ada")
-            tokens = await add(both.stores[1].spaces, OWNER, "room", {"new": ["chat"]})
+            ada, sink = await join_space(here, "ada")
+            tokens = await add_participants(both.stores[1].spaces, OWNER, "room", {"new": ["chat"]})
             space, who = await both.replicas[0].admit("room", tokens["new"])
             assert (space, who) == (here, "new")
             await here.post("new", {"kind": "chat", "payload": {"text": "hello"}})
-            await ada.hear(chat("hello"))
+            await ada.receive(chat("hello"))
             await eventually(lambda: len(sink.of("chat")) == 2)
-            assert not [one for one in sink.said if one["kind"] == "system/configured"]
+            assert not [one for one in sink.decoded if one["kind"] == "system/configured"]
 
     asyncio.run(scene())
 
@@ -250,31 +254,31 @@ def test_a_relay_that_is_away_costs_time_and_no_envelope(tmp_path: Path, redis: 
     async def scene() -> None:
         async with two(tmp_path, f"{redis.url}?prefix=away:") as both:
             here, there = await rooms(both)
-            ada, mine = await sat(here, "ada")
-            bob, theirs = await sat(there, "bob")
+            ada, mine = await join_space(here, "ada")
+            bob, theirs = await join_space(there, "bob")
             redis.stop()
             try:
                 for number in range(5):
-                    await ada.hear(chat(f"a{number}"))
-                    await bob.hear(chat(f"b{number}"))
+                    await ada.receive(chat(f"a{number}"))
+                    await bob.receive(chat(f"b{number}"))
                 await eventually(lambda: len(mine.of("chat")) == len(theirs.of("chat")) == 10)
-                _, late = await sat(there, "cyd", after_seq=0)
+                _, late = await join_space(there, "cyd", after_seq=0)
                 await eventually(lambda: len(late.of("chat")) == 10)
             finally:
                 redis.start()
             await rolls_called(here, there)
             for space in (here, there):
-                await space.look()
-                assert {"ada", "bob", "cyd"} <= set(space._living.state.present)
+                await space.catch_up()
+                assert {"ada", "bob", "cyd"} <= set(space._live.state.present_since)
             assert not [one for one in mine.of("system/presence") if one["payload"]["event"] == "leave"]
 
     asyncio.run(scene())
 
 
-async def answered(seat: Seat, sink: Sink, text: str) -> bool:
+async def answered(seat: Session, sink: Sink, text: str) -> bool:
     """Say this, and wait for what comes of it: whether it was taken."""
     errors = len(sink.errors)
-    await seat.hear(chat(text, id="b-1"))
+    await seat.receive(chat(text, id="b-1"))
     await eventually(lambda: len(sink.errors) > errors or _has(sink, text), "an answer")
     return _has(sink, text)
 
@@ -290,13 +294,13 @@ def test_a_database_that_goes_and_comes_back(postgres_server: PostgresServer) ->
     async def scene() -> None:
         async with two(url, None) as both:
             here, there = await rooms(both)
-            ada, mine = await sat(here, "ada")
-            bob, theirs = await sat(there, "bob")
-            await ada.hear(chat("before"))
+            ada, mine = await join_space(here, "ada")
+            bob, theirs = await join_space(there, "bob")
+            await ada.receive(chat("before"))
             await eventually(lambda: theirs.of("chat"))
             postgres_server.stop()
             try:
-                await ada.hear(chat("lost"))
+                await ada.receive(chat("lost"))
                 await eventually(lambda: mine.errors)
                 assert mine.of("system/error")[0]["payload"]["error"] == "unavailable"
             finally:
@@ -304,7 +308,7 @@ def test_a_database_that_goes_and_comes_back(postgres_server: PostgresServer) ->
             while not await answered(bob, theirs, "bob's"):
                 pass
             await eventually(lambda: _has(mine, "bob's"))
-            await ada.hear(chat("ada's"))
+            await ada.receive(chat("ada's"))
             await eventually(lambda: theirs.of("chat")[-1]["payload"]["text"] == "ada's")
             log = [
                 (one.envelope.seq, one.envelope.payload["text"])

@@ -12,17 +12,17 @@ import pytest
 
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import spaces as runtime_spaces
-from pellucid.spaces.runtime.making import declare, make
+from pellucid.spaces.runtime.making import create_space, declare_space
 from pellucid.spaces.runtime.settings import read_settings
 from pellucid.spaces.runtime.space import Space
-from pellucid.spaces.runtime.state import SpaceState, note_of
+from pellucid.spaces.runtime.state import SpaceState, read_note
 from pellucid.storage import Append, StoredEnvelope
-from pellucid.storage.errors import StoreError, Unanswered
-from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, opened, opened_store, sat, whole_log
+from pellucid.storage.errors import StoreError, StoreUnavailable
+from tests.spaces.space_kit import OWNER, QUICK, Sink, chat, frame, join_space, opened, opened_store, whole_log
 from tests.waiting import eventually
 
 
-async def heard(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
+async def received(space: Space, sink: Sink, count: int = 1, kind: str = "chat") -> list[dict[str, Any]]:
     await eventually(lambda: len(sink.of(kind)) >= count, f"{count} {kind}")
     return sink.of(kind)
 
@@ -33,15 +33,15 @@ def test_the_echo_is_the_acknowledgement(tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with opened(url) as (_, space, _store), opened_store(url) as other:
-            ada, mine = await sat(space, "ada")
-            _, others = await sat(space, "bob")
-            await ada.hear(chat("one", id="m-1"))
-            (echo,) = await heard(space, mine)
-            kept = await other.spaces.one(OWNER, "room", echo["seq"])
+            ada, mine = await join_space(space, "ada")
+            _, others = await join_space(space, "bob")
+            await ada.receive(chat("one", id="m-1"))
+            (echo,) = await received(space, mine)
+            kept = await other.spaces.get_envelope(OWNER, "room", echo["seq"])
             assert kept is not None
             assert (kept.envelope.id, kept.envelope.sender) == ("m-1", "ada")
-            assert await heard(space, others) == [echo]
-            assert note_of(kept.note).by == {"kind": "*"}
+            assert await received(space, others) == [echo]
+            assert read_note(kept.note).by == {"kind": "*"}
 
     asyncio.run(scene())
 
@@ -49,12 +49,12 @@ def test_the_echo_is_the_acknowledgement(tmp_path: Path) -> None:
 def test_the_welcome_comes_first_and_ones_own_join_is_before_it() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            await sat(space, "ada")
-            bob, sink = await sat(space, "bob")
-            await bob.hear(chat("x"))
-            await heard(space, sink)
-            assert [one["kind"] for one in sink.said] == ["system/welcome", "chat"]
-            welcome = sink.said[0]["payload"]
+            await join_space(space, "ada")
+            bob, sink = await join_space(space, "bob")
+            await bob.receive(chat("x"))
+            await received(space, sink)
+            assert [one["kind"] for one in sink.decoded] == ["system/welcome", "chat"]
+            welcome = sink.decoded[0]["payload"]
             assert welcome["you"]["id"] == "bob"
             assert [one["id"] for one in welcome["participants"]] == ["ada"]
             assert welcome["head"] == sink.seqs[0] - 1
@@ -81,12 +81,12 @@ REFUSED = {
 def test_a_refusal_is_told_to_its_sender_alone(code: str) -> None:
     async def scene() -> None:
         async with opened(settings={"limits": {"frame_bytes": 4000}}) as (_, space, _store):
-            _, others = await sat(space, "ada")
-            bob, mine = await sat(space, "bob")
+            _, others = await join_space(space, "ada")
+            bob, mine = await join_space(space, "bob")
             before = space.head
-            await bob.hear(REFUSED[code])
-            await bob.hear(chat("after", id="m-2"))
-            await heard(space, mine)
+            await bob.receive(REFUSED[code])
+            await bob.receive(chat("after", id="m-2"))
+            await received(space, mine)
             assert mine.errors == [code]
             assert not others.errors
             assert space.head == before + 1
@@ -103,13 +103,13 @@ def test_what_is_sent_again_is_answered_by_what_it_was() -> None:
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            ada, sink = await sat(space, "ada")
+            ada, sink = await join_space(space, "ada")
             for _ in range(3):
-                await ada.hear(chat("same", id="m-1"))
-            await heard(space, sink, 3)
+                await ada.receive(chat("same", id="m-1"))
+            await received(space, sink, 3)
             assert len({one["seq"] for one in sink.of("chat")}) == 1
-            space._living.recent._kept.clear()
-            space._living.recent._named.clear()
+            space._live.recent._entries.clear()
+            space._live.recent._by_sender_and_id.clear()
             again = await space.post("ada", chat("same", id="m-1"))
             assert again.stored.envelope.seq == sink.of("chat")[0]["seq"]
             other = await space.post("ada", chat("other", id="m-1"))
@@ -123,10 +123,12 @@ def test_what_is_sent_again_is_answered_by_what_it_was() -> None:
 def test_an_invitation_is_a_token_for_the_inviter_alone() -> None:
     async def scene() -> None:
         async with opened() as (spaces, space, _store):
-            ada, sink = await sat(space, "ada")
-            _, others = await sat(space, "bob")
-            await ada.hear(frame("space/invite", {"participant_id": "new", "initial_capabilities": ["chat"]}, id="i"))
-            (ack,) = await heard(space, sink, kind="space/invite-ack")
+            ada, sink = await join_space(space, "ada")
+            _, others = await join_space(space, "bob")
+            await ada.receive(
+                frame("space/invite", {"participant_id": "new", "initial_capabilities": ["chat"]}, id="i")
+            )
+            (ack,) = await received(space, sink, kind="space/invite-ack")
             assert ack["correlation_id"] == ["i"]
             where, who = await spaces.admit("room", ack["payload"]["token"])
             assert (where, who) == (space, "new")
@@ -143,7 +145,7 @@ def test_an_invitation_is_a_token_for_the_inviter_alone() -> None:
 def test_admission() -> None:
     async def scene() -> None:
         async with opened() as (spaces, _space, store):
-            tokens = await make(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
+            tokens = await create_space(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
             for name in ("room", "nowhere"):
                 with pytest.raises(PellucidError) as unknown:
                     await spaces.admit(name, "pst_nobody")
@@ -154,7 +156,7 @@ def test_admission() -> None:
             other, who = await spaces.admit("other", tokens["ada"])
             assert (other.name, who) == ("other", "ada")
             with pytest.raises(PellucidError, match="already"):
-                await make(store.spaces, OWNER, "other", read_settings({}), {})
+                await create_space(store.spaces, OWNER, "other", read_settings({}), {})
 
     asyncio.run(scene())
 
@@ -164,19 +166,19 @@ def test_a_slow_reader_is_told_of_the_gap() -> None:
 
     async def scene() -> None:
         async with opened(settings={"limits": {"outlet_bytes": 1000}}) as (_, space, store):
-            slow, sink = await sat(space, "dee")
-            ada, mine = await sat(space, "ada")
+            slow, sink = await join_space(space, "dee")
+            ada, mine = await join_space(space, "ada")
             await eventually(lambda: sink.of("system/presence"))
             sink.stuck = True
             for number in range(20):
-                await ada.hear(chat(f"{number} " + "x" * 200, **({"to": ["bob"]} if number % 4 == 0 else {})))
-                await heard(space, mine, number + 1)
+                await ada.receive(chat(f"{number} " + "x" * 200, **({"to": ["bob"]} if number % 4 == 0 else {})))
+                await received(space, mine, number + 1)
             seen = len(sink.of("chat"))
             assert 0 < seen < 15
             sink.drain()
             await eventually(lambda: sink.of("system/gap"))
-            await ada.hear(chat("live"))
-            await eventually(lambda: sink.said[-1]["payload"].get("text") == "live")
+            await ada.receive(chat("live"))
+            await eventually(lambda: sink.decoded[-1]["payload"].get("text") == "live")
             (gap,) = (one["payload"] for one in sink.of("system/gap"))
             assert gap["missed"] == 15 - seen
             missed = await store.spaces.page(OWNER, "room", after=gap["after_seq"], before=gap["before_seq"])
@@ -185,7 +187,7 @@ def test_a_slow_reader_is_told_of_the_gap() -> None:
             assert sorted(sink.seqs + shown) == [
                 one.envelope.seq for one in await whole_log(space) if not one.envelope.to and one.envelope.seq > 2
             ]
-            assert slow.missed == 0
+            assert slow.missed_count == 0
 
     asyncio.run(scene())
 
@@ -195,11 +197,11 @@ def test_the_last_of_the_history_is_flagged() -> None:
         async with opened() as (_, space, _store):
             for number in range(10):
                 await space.post("ada", chat(str(number), **({"to": ["bob"]} if number in (7, 9) else {})))
-            dee, sink = await sat(space, "dee", history=3)
-            await eventually(lambda: dee.group is not None)
-            await dee.hear(chat("live"))
-            await heard(space, sink, 3)
-            told = [(one["payload"].get("text"), one.get("replayed", False)) for one in sink.said[1:]]
+            dee, sink = await join_space(space, "dee", history=3)
+            await eventually(lambda: dee.group_key is not None)
+            await dee.receive(chat("live"))
+            await received(space, sink, 3)
+            told = [(one["payload"].get("text"), one.get("replayed", False)) for one in sink.decoded[1:]]
             assert told == [("6", True), ("8", True), (None, True), ("live", False)]
 
     asyncio.run(scene())
@@ -214,11 +216,11 @@ def test_a_seat_may_leave_while_it_catches_up() -> None:
             await asyncio.gather(*(space.post("ada", chat(str(number))) for number in range(700)))
             sink = Sink()
             sink.stuck = True
-            seat = await space.sit("bob", sink, after_seq=0)
+            seat = await space.join("bob", sink, after_seq=0)
             await eventually(lambda: sink.seqs)
             await seat.leave()
-            await space.look()
-            assert "bob" not in space._living.state.present
+            await space.catch_up()
+            assert "bob" not in space._live.state.present_since
             written = len(sink.frames)
             sink.drain()
             await space.post("ada", chat("on"))
@@ -241,7 +243,7 @@ class Broken:
 
         async def ask(*args: Any, **kwargs: Any) -> Any:
             if self.down:
-                raise Unanswered(cause="Test")
+                raise StoreUnavailable(cause="Test")
             if name == "append" and self.before:
                 raise self.before.pop()
             answer = await real(*args, **kwargs)
@@ -261,12 +263,12 @@ def broken(space: Space) -> Broken:
 def test_an_append_that_happened_and_did_not_say_so_is_acknowledged_once() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            ada, sink = await sat(space, "ada")
-            broken(space).after.append(Unanswered(cause="Test"))
-            await ada.hear(chat("once"))
-            await heard(space, sink)
-            await ada.hear(chat("then"))
-            await heard(space, sink, 2)
+            ada, sink = await join_space(space, "ada")
+            broken(space).after.append(StoreUnavailable(cause="Test"))
+            await ada.receive(chat("once"))
+            await received(space, sink)
+            await ada.receive(chat("then"))
+            await received(space, sink, 2)
             assert not sink.errors
             assert [one["payload"]["text"] for one in sink.of("chat")] == ["once", "then"]
             assert len([one for one in await whole_log(space) if one.envelope.kind == "chat"]) == 2
@@ -277,21 +279,21 @@ def test_an_append_that_happened_and_did_not_say_so_is_acknowledged_once() -> No
 def test_while_the_store_is_down_whoever_sends_is_told_and_then_it_goes_on() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            ada, sink = await sat(space, "ada")
+            ada, sink = await join_space(space, "ada")
             between = broken(space)
-            await ada.hear(chat("before"))
-            await heard(space, sink)
+            await ada.receive(chat("before"))
+            await received(space, sink)
             between.down = True
-            await ada.hear(frame("reasoning/start", {}, id="r-1"))
+            await ada.receive(frame("reasoning/start", {}, id="r-1"))
             await eventually(lambda: sink.errors)
             assert sink.of("system/error")[0]["payload"]["error"] == "unavailable"
             with pytest.raises(PellucidError) as refused:
                 await space.post("bob", chat("lost"))
             assert refused.value.info.kind == "unavailable"
             between.down = False
-            await ada.hear(frame("reasoning/start", {}, id="r-1"))
-            await ada.hear(chat("after"))
-            await heard(space, sink, 2)
+            await ada.receive(frame("reasoning/start", {}, id="r-1"))
+            await ada.receive(chat("after"))
+            await received(space, sink, 2)
             assert sink.of("reasoning/start")
             assert sink.seqs == sorted(set(sink.seqs))
 
@@ -303,24 +305,24 @@ def test_a_commit_of_which_nothing_is_known_is_found_when_the_store_is_back() ->
 
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            ada, sink = await sat(space, "ada")
+            ada, sink = await join_space(space, "ada")
             between = broken(space)
             real = between._real.append
 
             async def append(append: Append) -> Any:
                 await real(append)
                 between.down = True
-                raise Unanswered(cause="Test")
+                raise StoreUnavailable(cause="Test")
 
             between._real = _With(between._real, append)
-            await ada.hear(chat("x", id="m-1"))
+            await ada.receive(chat("x", id="m-1"))
             await eventually(lambda: sink.errors == ["storage_unavailable"])
             assert not sink.of("chat")
             between._real = between._real.real
             between.down = False
-            (found,) = await heard(space, sink)
-            await ada.hear(chat("x", id="m-1"))
-            await heard(space, sink, 2)
+            (found,) = await received(space, sink)
+            await ada.receive(chat("x", id="m-1"))
+            await received(space, sink, 2)
             assert sink.of("chat")[1]["seq"] == found["seq"]
 
     asyncio.run(scene())
@@ -338,7 +340,7 @@ class _With:
 def test_what_the_store_refuses_of_one_is_refused_of_that_one_alone() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            ada, sink = await sat(space, "ada")
+            ada, sink = await join_space(space, "ada")
             real = space.writer._spaces.append
 
             async def append(append: Append) -> Any:
@@ -347,8 +349,8 @@ def test_what_the_store_refuses_of_one_is_refused_of_that_one_alone() -> None:
                 return await real(append)
 
             space.writer._spaces = _With(space.writer._spaces, append)  # type: ignore[assignment]
-            await asyncio.gather(*(ada.hear(chat("poison" if n == 3 else str(n))) for n in range(6)))
-            await heard(space, sink, 5)
+            await asyncio.gather(*(ada.receive(chat("poison" if n == 3 else str(n))) for n in range(6)))
+            await received(space, sink, 5)
             await eventually(lambda: sink.errors)
             assert [one["payload"]["text"] for one in sink.of("chat")] == ["0", "1", "2", "4", "5"]
             assert sink.errors == ["storage_failed"]
@@ -363,13 +365,13 @@ def _poisoned(one: StoredEnvelope) -> bool:
 def test_cancelling_whoever_waits_for_a_commit_does_not_harm_it() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            _, sink = await sat(space, "ada")
+            _, sink = await join_space(space, "ada")
             posts = [asyncio.create_task(space.post("bob", chat(str(n)))) for n in range(20)]
             await asyncio.sleep(0)
             for post in posts[::2]:
                 post.cancel()
             await asyncio.gather(*posts, return_exceptions=True)
-            await space.look()
+            await space.catch_up()
             log = [one.envelope.payload["text"] for one in await whole_log(space) if one.envelope.kind == "chat"]
             assert [one["payload"]["text"] for one in sink.of("chat")] == log
             assert set(log) >= {str(n) for n in range(1, 20, 2)}
@@ -382,23 +384,23 @@ def test_silence_and_absence_end_reasoning() -> None:
         now = [1_000_000.0]
         settings = {"idle_seconds": 600, "grace_seconds": 5}
         async with opened(settings=settings, clock=lambda: now[0]) as (_, space, _store):
-            _, watch = await sat(space, "dee")
+            _, watch = await join_space(space, "dee")
             for who, context in (("ada", "r-0"), ("bob", "r-1")):
-                seat, mine = await sat(space, who)
-                await seat.hear(frame("reasoning/start", {}, id=context))
-                await heard(space, mine, kind="reasoning/start")
+                seat, mine = await join_space(space, who)
+                await seat.receive(frame("reasoning/start", {}, id=context))
+                await received(space, mine, kind="reasoning/start")
                 await seat.leave()
-                await space.look()
+                await space.catch_up()
                 now[0] += 3
             # Ada is away for 6 seconds, Bob for 3.
-            (cancel,) = await heard(space, watch, kind="reasoning/cancel")
+            (cancel,) = await received(space, watch, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-0", {"reason": "disconnected"})
             now[0] += 3
-            _, cancel = await heard(space, watch, 2, kind="reasoning/cancel")
+            _, cancel = await received(space, watch, 2, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-1", {"reason": "disconnected"})
             await space.post("bob", frame("reasoning/start", {}, id="r-2"))
             now[0] += 601
-            *_, cancel = await heard(space, watch, 3, kind="reasoning/cancel")
+            *_, cancel = await received(space, watch, 3, kind="reasoning/cancel")
             assert (cancel["context"], cancel["payload"]) == ("r-2", {"reason": "timed out"})
 
     asyncio.run(scene())
@@ -410,11 +412,11 @@ def test_a_change_of_settings_holds_at_once() -> None:
     async def scene() -> None:
         async with opened() as (spaces, _space, store):
             token = {name: (["chat"], f"secret {name}") for name in ("eve", "fay")}
-            await declare(store.spaces, OWNER, "toml", read_settings({}), token)
+            await declare_space(store.spaces, OWNER, "toml", read_settings({}), token)
             toml = await spaces.space("toml")
-            eve, _ = await sat(toml, "eve")
-            _, fay = await sat(toml, "fay")
-            await declare(
+            eve, _ = await join_space(toml, "eve")
+            _, fay = await join_space(toml, "fay")
+            await declare_space(
                 store.spaces,
                 OWNER,
                 "toml",
@@ -424,7 +426,7 @@ def test_a_change_of_settings_holds_at_once() -> None:
             await eventually(lambda: fay.closed)
             posted = await toml.post("eve", chat("call 555 now"))
             assert posted.stored.envelope.payload == {"text": "call [redacted:n] now"}
-            assert note_of(posted.stored.note).redacted == ("n",)
+            assert read_note(posted.stored.note).redacted == ("n",)
             assert {"kind": "mcp/*"} in eve.capabilities
 
     asyncio.run(scene())
@@ -435,20 +437,20 @@ def test_a_space_is_opened_again_as_it_was_left(tmp_path: Path) -> None:
 
     async def scene() -> None:
         async with opened(f"sqlite:///{tmp_path}/s.db", UNLIMITED) as (spaces, space, store):
-            ada, sink = await sat(space, "ada")
+            ada, sink = await join_space(space, "ada")
             for number in range(620):
-                await ada.hear(chat(str(number)))
-            await ada.hear(frame("reasoning/start", {}, id="open"))
-            await heard(space, sink, kind="reasoning/start")
+                await ada.receive(chat(str(number)))
+            await ada.receive(frame("reasoning/start", {}, id="open"))
+            await received(space, sink, kind="reasoning/start")
             await ada.leave()
-            await space.look()
-            before = space._living.state.dump()
+            await space.catch_up()
+            before = space._live.state.dump()
             assert await store.spaces.state(OWNER, "room") is not None
             del spaces._open["room"]
             await space.aclose()
             again = await spaces.space("room")
             assert again is not space
-            assert again._living.state.dump() == before
+            assert again._live.state.dump() == before
 
     asyncio.run(scene())
 
@@ -459,15 +461,15 @@ def test_a_space_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def scene() -> None:
         nonlocal is_frozen
-        async with opened(pace=QUICK._replace(unused=0.2)) as (spaces, space, store):
-            await make(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
-            ada, _ = await sat(space, "ada")
+        async with opened(pace=QUICK._replace(unused_seconds=0.2)) as (spaces, space, store):
+            await create_space(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
+            ada, _ = await join_space(space, "ada")
             other = await spaces.space("other")
             is_frozen = False
-            await eventually(lambda: other.closed)
-            assert not space.closed
+            await eventually(lambda: other.is_closed)
+            assert not space.is_closed
             await ada.leave()
-            await eventually(lambda: space.closed)
+            await eventually(lambda: space.is_closed)
             is_frozen = True
             again = await spaces.space("room")
             assert (await again.post("ada", chat("x"))).stored.envelope.seq == again.head
@@ -478,7 +480,7 @@ def test_a_space_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_space_that_is_removed_is_gone() -> None:
     async def scene() -> None:
         async with opened() as (spaces, space, store):
-            _, sink = await sat(space, "ada")
+            _, sink = await join_space(space, "ada")
             await store.spaces.remove(OWNER, "room")
             await eventually(lambda: sink.closed)
             assert sink.closed is not None
@@ -492,12 +494,12 @@ def test_a_space_that_is_removed_is_gone() -> None:
 def test_each_is_answered_in_its_own_dialect() -> None:
     async def scene() -> None:
         async with opened() as (_, space, _store):
-            ada, draft = await sat(space, "ada")
-            _, mew = await sat(space, "bob", dialect="mew/v0.4")
-            await ada.hear(json.dumps({"kind": "reasoning.start", "id": "r", "payload": {"message": "x"}}))
+            ada, draft = await join_space(space, "ada")
+            _, mew = await join_space(space, "bob", dialect="mew/v0.4")
+            await ada.receive(json.dumps({"kind": "reasoning.start", "id": "r", "payload": {"message": "x"}}))
             await eventually(lambda: mew.of("reasoning/start") and draft.of("reasoning/start"))
-            assert draft.said[-1]["kind"] == "reasoning.start"
-            assert mew.said[-1]["kind"] == "reasoning/start"
+            assert draft.decoded[-1]["kind"] == "reasoning.start"
+            assert mew.decoded[-1]["kind"] == "reasoning/start"
 
     asyncio.run(scene())
 
@@ -508,10 +510,10 @@ def test_long_reasoning_is_said_shorter() -> None:
 
     async def scene() -> None:
         async with opened(settings={"compress": {"after": 3}}, compressor=compressor) as (_, space, _store):
-            bob, sink = await sat(space, "bob")
-            await bob.hear(frame("reasoning/start", {}, id="r"))
+            bob, sink = await join_space(space, "bob")
+            await bob.receive(frame("reasoning/start", {}, id="r"))
             for number in range(4):
-                await bob.hear(frame("reasoning/thought", {"message": str(number)}, context="r", id=f"t-{number}"))
+                await bob.receive(frame("reasoning/thought", {"message": str(number)}, context="r", id=f"t-{number}"))
             await eventually(lambda: len(sink.of("reasoning/thought")) == 5)
             (shorter,) = (one for one in sink.of("reasoning/thought") if one["from"] == "system:gateway")
             assert shorter["payload"] == {
@@ -532,17 +534,17 @@ def test_what_is_erased_changes_no_rights_and_is_in_no_memory() -> None:
             said = await space.post("dee", chat("secret words"))
             seqs = [posted.stored.envelope.seq for posted in (granted, said)]
             assert await spaces.erase("room", seqs) == 2
-            before = space._living.state.dump()
-            _, sink = await sat(space, "bob", after_seq=0)
+            before = space._live.state.dump()
+            _, sink = await join_space(space, "bob", after_seq=0)
             await eventually(lambda: sink.of("chat"))
             assert b"secret" not in b"".join(one.text for one in sink.frames)
             assert b"secret" not in repr([one.envelope for one in await whole_log(space)]).encode()
-            await space.look()
+            await space.catch_up()
             rebuilt = SpaceState(space.settings)
             for one in await whole_log(space):
                 rebuilt.replay(one)
             assert {"kind": "mcp/*"} in rebuilt.capabilities("dee")
-            assert rebuilt.dump() == space._living.state.dump() != before
-            assert await store.spaces.one(OWNER, "room", seqs[0]) is not None
+            assert rebuilt.dump() == space._live.state.dump() != before
+            assert await store.spaces.get_envelope(OWNER, "room", seqs[0]) is not None
 
     asyncio.run(scene())

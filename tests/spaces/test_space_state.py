@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, kinds, read, said
 from pellucid.errors import RequestError
 from pellucid.spaces.runtime.settings import SpaceSettings, check_name, read_settings
-from pellucid.spaces.runtime.state import Doors, SpaceState
+from pellucid.spaces.runtime.state import ConfiguredAccess, SpaceState
 from pellucid.storage import StoredEnvelope
 from tests.spaces.test_space_properties import envelopes, names
 
@@ -36,8 +36,8 @@ steps = st.one_of(
 )
 
 
-def configured(state: SpaceState, wanted: Doors) -> Envelope | None:
-    payload = state.unconfigured(wanted)
+def configured(state: SpaceState, wanted: ConfiguredAccess) -> Envelope | None:
+    payload = state.configuration_change(wanted)
     return payload and Envelope(id="c", ts=0, sender=GATEWAY, to=(GATEWAY,), kind=kinds.CONFIGURED, payload=payload)  # type: ignore[return-value]
 
 
@@ -57,7 +57,7 @@ def spoken(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | 
             payload = {"participant_id": whom, "initial_capabilities": ["chat"]}
             return Envelope(id=f"i-{number}", ts=0, sender=who, kind="space/invite", payload=payload)
         case ("doors", given_):
-            return configured(state, Doors(always=("mcp/response",), doors=given_, templates={}))
+            return configured(state, ConfiguredAccess(always=("mcp/response",), doors=given_, templates={}))
         case _:
             path = next(iter(state.lifecycle.state.open), None)
             return path and Envelope(id=f"x-{number}", ts=0, sender=GATEWAY, kind="reasoning/cancel", context=path)  # type: ignore[return-value]
@@ -68,7 +68,7 @@ def test_the_fold_of_what_was_accepted_is_the_state(script: list[tuple[Any, ...]
     """From the beginning, or from a dump anywhere; with what was erased since, too."""
     how = SpaceSettings(reasoning=mode)  # type: ignore[arg-type]
     state = SpaceState(how)
-    first = configured(state, Doors(always=("mcp/response",), doors=CAPABILITIES, templates={}))
+    first = configured(state, ConfiguredAccess(always=("mcp/response",), doors=CAPABILITIES, templates={}))
     assert first is not None
     log: list[StoredEnvelope] = []
     dumped: tuple[int, bytes] = (0, state.dump())
@@ -100,7 +100,7 @@ def test_the_fold_of_what_was_accepted_is_the_state(script: list[tuple[Any, ...]
         bare.replay(_erased(one))
     for name in CAPABILITIES:
         assert bare.capabilities(name) == state.capabilities(name)
-    assert bare.present == state.present
+    assert bare.present_since == state.present_since
 
 
 def _erased(one: StoredEnvelope) -> StoredEnvelope:
@@ -111,14 +111,14 @@ def _erased(one: StoredEnvelope) -> StoredEnvelope:
 
 def test_the_configuration_comes_once() -> None:
     state = SpaceState(SpaceSettings())
-    wanted = Doors(always=("chat",), doors={"ada": ("*",)}, templates={"t": ("one", "two")})
+    wanted = ConfiguredAccess(always=("chat",), doors={"ada": ("*",)}, templates={"t": ("one", "two")})
     envelope = configured(state, wanted)
     assert envelope is not None
     state.judge(envelope, 1)
-    assert state.unconfigured(wanted) is None
+    assert state.configuration_change(wanted) is None
     assert state.capabilities("ada") == ({"kind": "chat"}, {"kind": "*"})
-    fewer = Doors(always=("chat",), doors={}, templates={"t": ("one", "two")})
-    assert state.unconfigured(fewer) == {"doors": {"ada": None}}
+    fewer = ConfiguredAccess(always=("chat",), doors={}, templates={"t": ("one", "two")})
+    assert state.configuration_change(fewer) == {"doors": {"ada": None}}
     # Who lost it in between, by another's word, has lost what was given on the strength of it.
     state.judge(configured(state, fewer) or envelope, 2)
     assert not state.ledger.is_member("ada")
@@ -126,7 +126,7 @@ def test_the_configuration_comes_once() -> None:
 
 def test_time_never_goes_back() -> None:
     state = SpaceState(SpaceSettings())
-    state.judge(configured(state, Doors(always=(), doors=CAPABILITIES, templates={})) or _never(), 100)
+    state.judge(configured(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 100)
     outcome = state.judge(Envelope(id="a", ts=0, sender="ada", kind="chat", payload={"text": "x"}), 50)
     assert outcome.stored is not None
     assert outcome.stored.at == 100
@@ -182,7 +182,7 @@ def test_names_that_no_space_has(name: str) -> None:
 def test_a_grant_that_has_no_place_was_not_given() -> None:
     """Its context is deeper than there are: what it did about rights is undone."""
     state = SpaceState(SpaceSettings())
-    state.judge(configured(state, Doors(always=(), doors=CAPABILITIES, templates={})) or _never(), 1)
+    state.judge(configured(state, ConfiguredAccess(always=(), doors=CAPABILITIES, templates={})) or _never(), 1)
     context = None
     for name in "vwxyz":
         start = Envelope(id=name, ts=0, sender="ada", kind="reasoning/start", context=context)

@@ -15,8 +15,8 @@ from websockets.sync.client import connect
 from pellucid.errors import ConfigError
 from pellucid.server import create_app
 from pellucid.server.config import Config, check_config
-from pellucid.server.space_config import USUAL, SpaceConfig, read_tokens
-from pellucid.spaces.runtime.making import make
+from pellucid.server.space_config import DEFAULT_CAPABILITIES, SpaceConfig, read_tokens
+from pellucid.spaces.runtime.making import create_space
 from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.storage import open_store
 from tests.scripted import Upstream, say, serve
@@ -96,7 +96,13 @@ def test_the_configuration_takes_over_what_a_command_made_and_says_so_once(
     async def by_hand() -> dict[str, str]:
         kept = await open_store(store["storage"]["url"])
         try:
-            return await make(kept.spaces, "local", "r", SpaceSettings(reasoning="off"), {"ada": USUAL, "bob": USUAL})
+            return await create_space(
+                kept.spaces,
+                "local",
+                "r",
+                SpaceSettings(reasoning="off"),
+                {"ada": DEFAULT_CAPABILITIES, "bob": DEFAULT_CAPABILITIES},
+            )
         finally:
             await kept.aclose()
 
@@ -161,7 +167,7 @@ def test_who_says_nothing_of_rights_takes_part_and_rules_nobody(tmp_path: Path) 
     config = check_config({**BASE, "spaces": {"r": {"participants": {"a": {"token_file": str(tmp_path / "a")}}}}}, {})
     with serve(config) as own, joined(own, "r", "a", with_token="token-of-a-who-may-usual") as a:
         held = {one["kind"] for one in a.welcome["you"]["capabilities"]}
-        assert held == {*USUAL, "mcp/response"}
+        assert held == {*DEFAULT_CAPABILITIES, "mcp/response"}
         for kind in ("capability/grant", "space/invite", "space/kick"):
             assert a.refused(kind=kind, payload={"participant_id": "x", "recipient": "a", "capabilities": []})
 

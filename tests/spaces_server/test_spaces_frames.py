@@ -13,8 +13,8 @@ from pellucid.asgi import http
 from pellucid.server.config import TelemetryConfig
 from pellucid.server.exchange import Exchange
 from pellucid.server.observe import Telemetry
-from pellucid.server.spaces.door import SPACES
-from pellucid.server.spaces.outlets import QueuedOutlet, outlet_of
+from pellucid.server.spaces.door import ERROR_FORM
+from pellucid.server.spaces.outlets import QueuedOutlet, create_outlet
 from pellucid.server.websocket import WebSocket
 from pellucid.spaces.runtime.seats import Frame
 
@@ -29,8 +29,8 @@ class Server:
         self.open.set()
         self.gone = False
         scope: dict[str, Any] = {"type": "websocket", "path": "/ws", "headers": [], "query_string": b"", "state": {}}
-        scope["watch"] = Telemetry(TelemetryConfig(), ()).request(scope)
-        self.socket = WebSocket(Exchange(scope, self.comes.get, self.send, SPACES))
+        scope["watch"] = Telemetry(TelemetryConfig(), ()).begin_request(scope)
+        self.socket = WebSocket(Exchange(scope, self.comes.get, self.send, ERROR_FORM))
 
     async def send(self, message: Any) -> None:
         await self.open.wait()
@@ -56,13 +56,13 @@ def test_a_frame_is_what_a_server_writes(size: int) -> None:
 def test_without_our_server_frames_go_through_send_in_order() -> None:
     async def play() -> None:
         server = Server()
-        outlet = outlet_of(server.socket)
+        outlet = create_outlet(server.socket)
         assert isinstance(outlet, QueuedOutlet)
         server.open.clear()
         outlet.write(frames("a", "b"))
         outlet.write(frames("c" * 40_000))
-        assert outlet.waiting == 40_002
-        drained = asyncio.create_task(outlet.drained())
+        assert outlet.buffered_bytes == 40_002
+        drained = asyncio.create_task(outlet.wait_drained())
         await asyncio.sleep(0)
         assert not drained.done()
         server.open.set()
@@ -70,7 +70,7 @@ def test_without_our_server_frames_go_through_send_in_order() -> None:
         outlet.write(frames("d"))
         await outlet.aclose()
         assert server.texts == ["a", "b", "c" * 40_000, "d"]
-        assert outlet.waiting == 0
+        assert outlet.buffered_bytes == 0
 
     asyncio.run(play())
 
@@ -78,15 +78,15 @@ def test_without_our_server_frames_go_through_send_in_order() -> None:
 def test_nobody_there_is_no_failure() -> None:
     async def play() -> None:
         server = Server()
-        outlet = outlet_of(server.socket)
+        outlet = create_outlet(server.socket)
         server.gone = True
         outlet.write(frames("a" * 50_000))
-        await outlet.drained()
+        await outlet.wait_drained()
         outlet.write(frames("b"))
         await outlet.aclose()
-        assert outlet.waiting == 0
+        assert outlet.buffered_bytes == 0
         with pytest.raises(http.ClientGone):
-            await server.socket.say("c")
+            await server.socket.send_text("c")
 
     asyncio.run(play())
 
@@ -95,7 +95,7 @@ def test_nobody_there_is_no_failure() -> None:
 def test_who_is_told_that_it_is_over_hears_nothing_more(before: bool) -> None:
     async def play() -> None:
         server = Server()
-        outlet = outlet_of(server.socket)
+        outlet = create_outlet(server.socket)
         heard: list[str | bytes] = []
 
         async def hear(data: str | bytes) -> None:
@@ -109,7 +109,7 @@ def test_who_is_told_that_it_is_over_hears_nothing_more(before: bool) -> None:
         outlet.close(4403, "out")
         outlet.close(1000, "not this")
         end = await (listening or server.socket.listen(hear))
-        assert (end, outlet.farewell) == ("over", (4403, "out"))
+        assert (end, outlet.close_reason) == ("over", (4403, "out"))
         outlet.write(frames("late"))
         await outlet.aclose()
         assert server.texts == []

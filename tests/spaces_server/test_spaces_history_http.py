@@ -26,7 +26,7 @@ WHO = {"human": ["*"], "agent": TALKS, "blind": ["chat"], "observer": ["chat", "
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A space in which an agent has thought, and one that refers to it."""
     rooms: dict[str, Body] = {
         "past": {"participants": WHO, "read_reasoning": "capability"},
@@ -61,13 +61,13 @@ def ids(envelopes: list[Body]) -> list[str]:
     return [one["id"] for one in envelopes if not slashes(one).startswith("system/")]
 
 
-def test_pages_follow_one_another_in_both_directions(told: Served) -> None:
-    whole = read(told, "envelopes?limit=500")
+def test_pages_follow_one_another_in_both_directions(gateway: Served) -> None:
+    whole = read(gateway, "envelopes?limit=500")
     assert not whole["has_more"]
     forth: list[Body] = []
     after = 0
     while True:
-        page = read(told, f"history?limit=3&after_seq={after}")
+        page = read(gateway, f"history?limit=3&after_seq={after}")
         forth += page["envelopes"]
         after = page["last"]
         if not page["has_more"]:
@@ -75,7 +75,7 @@ def test_pages_follow_one_another_in_both_directions(told: Served) -> None:
     back: list[Body] = []
     before = whole["head"] + 1
     while True:
-        page = read(told, f"envelopes?limit=4&newest=true&before_seq={before}")
+        page = read(gateway, f"envelopes?limit=4&newest=true&before_seq={before}")
         back = page["envelopes"] + back
         before = page["first"]
         if not page["has_more"]:
@@ -93,86 +93,86 @@ def test_pages_follow_one_another_in_both_directions(told: Served) -> None:
         ("view=main&kind=chat&kind=reasoning/start", ["q-1", "r-1", "a-1", "whisper"]),
     ],
 )
-def test_a_page_holds_what_is_asked_for(told: Served, query: str, expected: list[str]) -> None:
-    found = ids(read(told, f"envelopes?{query}", "observer")["envelopes"])
+def test_a_page_holds_what_is_asked_for(gateway: Served, query: str, expected: list[str]) -> None:
+    found = ids(read(gateway, f"envelopes?{query}", "observer")["envelopes"])
     assert found[: len(expected)] == expected or set(expected) <= set(found)
 
 
-def test_nobody_reads_what_they_may_not(told: Served) -> None:
+def test_nobody_reads_what_they_may_not(gateway: Served) -> None:
     for path in ("envelopes?limit=500", "history", "search?q=safe", "contexts", "patterns", "export", "replay"):
-        body = get(told, f"/spaces/past/{path}", token("past", "blind")).body.decode()
+        body = get(gateway, f"/spaces/past/{path}", token("past", "blind")).body.decode()
         for secret in ("between us", "Look at the diff", "whisper"):
             assert secret not in body, path
-    assert get(told, "/spaces/past/contexts/r-1", token("past", "blind")).body.count(b"Look at the diff") == 0
-    whisper = next(one for one in read(told, "envelopes?limit=500")["envelopes"] if one["id"] == "whisper")
-    assert get(told, f"/spaces/past/envelopes/{whisper['seq']}", token("past", "blind")).status == 404
-    assert get(told, f"/spaces/past/envelopes/{whisper['seq']}", token("past", "observer")).status == 200
+    assert get(gateway, "/spaces/past/contexts/r-1", token("past", "blind")).body.count(b"Look at the diff") == 0
+    whisper = next(one for one in read(gateway, "envelopes?limit=500")["envelopes"] if one["id"] == "whisper")
+    assert get(gateway, f"/spaces/past/envelopes/{whisper['seq']}", token("past", "blind")).status == 404
+    assert get(gateway, f"/spaces/past/envelopes/{whisper['seq']}", token("past", "observer")).status == 200
 
 
 @pytest.mark.parametrize("query", ["safe", "本語の", "SAFE", "is sa"])
-def test_search_finds_any_piece_in_any_script(told: Served, query: str) -> None:
-    hits = read(told, f"search?q={quote(query)}")["hits"]
+def test_search_finds_any_piece_in_any_script(gateway: Served, query: str) -> None:
+    hits = read(gateway, f"search?q={quote(query)}")["hits"]
     assert hits
     assert all(hit["snippet"] for hit in hits)
     seqs = [hit["envelope"]["seq"] for hit in hits]
     assert seqs == sorted(seqs, reverse=True)
 
 
-def test_reasoning_is_a_tree(told: Served) -> None:
-    [line] = read(told, "contexts", "agent")["contexts"]
+def test_reasoning_is_a_tree(gateway: Served) -> None:
+    [line] = read(gateway, "contexts", "agent")["contexts"]
     assert (line["path"], line["owner"], line["status"], line["confidence"]) == ("r-1", "agent", "concluded", 0.9)
-    tree = read(told, "contexts/r-1", "agent")
+    tree = read(gateway, "contexts/r-1", "agent")
     assert [one["id"] for one in tree["triggers"]] == ["q-1"]
     assert tree["trees"][0]["answer"] == "a-1"
-    assert read(told, "contexts/r-1/r-2", "agent")["trees"]
-    assert get(told, "/spaces/past/contexts/never", token("past", "agent")).status == 404
+    assert read(gateway, "contexts/r-1/r-2", "agent")["trees"]
+    assert get(gateway, "/spaces/past/contexts/never", token("past", "agent")).status == 404
 
 
-def test_shapes_and_tools_are_counted(told: Served) -> None:
-    found = read(told, "patterns", "agent")
+def test_shapes_and_tools_are_counted(gateway: Served) -> None:
+    found = read(gateway, "patterns", "agent")
     assert found["tools"] == {"git_diff": 1}
     assert found["patterns"][0]["count"] == 1
     assert "call git_diff" in found["patterns"][0]["shape"]
 
 
-def test_references_lead_into_spaces_that_the_asker_may_read(told: Served) -> None:
-    seq = next(one["seq"] for one in read(told, "envelopes", space="other")["envelopes"] if one["id"] == "r-9")
-    found = read(told, f"envelopes/{seq}/references", space="other")["references"]
+def test_references_lead_into_spaces_that_the_asker_may_read(gateway: Served) -> None:
+    seq = next(one["seq"] for one in read(gateway, "envelopes", space="other")["envelopes"] if one["id"] == "r-9")
+    found = read(gateway, f"envelopes/{seq}/references", space="other")["references"]
     # The token of "other" is another than that of "past", and opens nothing there.
     assert [(one["name"], one["envelope"]) for one in found] == [("space:past/a-1", None), ("space:nowhere/x", None)]
-    answer = next(one["seq"] for one in read(told, "envelopes")["envelopes"] if one["id"] == "a-1")
-    here = read(told, f"envelopes/{answer}/references")["references"]
+    answer = next(one["seq"] for one in read(gateway, "envelopes")["envelopes"] if one["id"] == "a-1")
+    here = read(gateway, f"envelopes/{answer}/references")["references"]
     assert [one["envelope"]["id"] for one in here if one["how"] == "correlation"] == ["q-1"]
 
 
-def test_an_export_has_everything_and_says_how_much(told: Served) -> None:
-    reply = get(told, "/spaces/past/export", token("past", "human"))
+def test_an_export_has_everything_and_says_how_much(gateway: Served) -> None:
+    reply = get(gateway, "/spaces/past/export", token("past", "human"))
     assert reply.headers["content-type"] == "application/x-ndjson"
     *lines, last = [json.loads(line) for line in reply.body.splitlines()]
-    assert ids(lines) == ids(read(told, "envelopes?limit=500")["envelopes"])
+    assert ids(lines) == ids(read(gateway, "envelopes?limit=500")["envelopes"])
     assert json.dumps(last).count(str(len(lines)))
 
 
-def test_an_export_for_training_is_a_conversation_a_line(told: Served) -> None:
-    body = get(told, "/spaces/past/export?format=chat-jsonl", token("past", "agent")).body
+def test_an_export_for_training_is_a_conversation_a_line(gateway: Served) -> None:
+    body = get(gateway, "/spaces/past/export?format=chat-jsonl", token("past", "agent")).body
     conversation = json.loads(body.splitlines()[0])
     roles = [message["role"] for message in conversation["messages"]]
     assert roles[0] == "user"
     assert roles[-1] == "assistant"
     assert conversation["messages"][-1]["content"] == "It is safe."
-    wrong = get(told, "/spaces/past/export?format=xml", token("past", "agent"))
+    wrong = get(gateway, "/spaces/past/export?format=xml", token("past", "agent"))
     assert (wrong.status, wrong.error["param"]) == (400, "format")
 
 
 # --- replay ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_replay_is_what_was_said_flagged(told: Served) -> None:
-    said = read(told, "envelopes?limit=500")["envelopes"]
-    lines = get(told, "/spaces/past/replay", token("past", "human")).body.splitlines()
+def test_a_replay_is_what_was_said_flagged(gateway: Served) -> None:
+    said = read(gateway, "envelopes?limit=500")["envelopes"]
+    lines = get(gateway, "/spaces/past/replay", token("past", "human")).body.splitlines()
     assert [json.loads(line) for line in lines] == [{**one, "replayed": True} for one in said]
     events = get(
-        told, "/spaces/past/replay?after_seq=4&before_seq=8", token("past", "human"), Accept="text/event-stream"
+        gateway, "/spaces/past/replay?after_seq=4&before_seq=8", token("past", "human"), Accept="text/event-stream"
     )
     assert events.headers["content-type"].startswith("text/event-stream")
     assert [int(line[4:]) for line in events.body.decode().splitlines() if line.startswith("id: ")] == [
@@ -180,16 +180,16 @@ def test_a_replay_is_what_was_said_flagged(told: Served) -> None:
     ]
 
 
-def test_a_replaying_socket_takes_nothing_and_nobody_sees_it(told: Served) -> None:
-    said = read(told, "envelopes?limit=500")
-    url = f"ws://127.0.0.1:{told.port}/spaces/past/ws?replay=original&speed=0.01&view=full"
+def test_a_replaying_socket_takes_nothing_and_nobody_sees_it(gateway: Served) -> None:
+    said = read(gateway, "envelopes?limit=500")
+    url = f"ws://127.0.0.1:{gateway.port}/spaces/past/ws?replay=original&speed=0.01&view=full"
     with connect(url, additional_headers={"Authorization": f"Bearer {token('past', 'human')}"}, proxy=None) as made:
         client = Client(made)
         assert client.until("system/welcome")["payload"]["replay"]["speed"] == 0.01
         client.send(kind="chat", payload={"text": "Hello?"})
         assert client.until("system/error")["payload"]["code"] == "read_only"
     with connect(
-        f"ws://127.0.0.1:{told.port}/spaces/past/ws?replay=instant",
+        f"ws://127.0.0.1:{gateway.port}/spaces/past/ws?replay=instant",
         additional_headers={"Authorization": f"Bearer {token('past', 'human')}"},
         proxy=None,
     ) as made:
@@ -197,19 +197,19 @@ def test_a_replaying_socket_takes_nothing_and_nobody_sees_it(told: Served) -> No
         assert client.closed() == 1000
         heard = [one for one in client.seen if "seq" in one]
         assert heard == [{**one, "replayed": True} for one in said["envelopes"]]
-    assert read(told, "envelopes?limit=500") == said
+    assert read(gateway, "envelopes?limit=500") == said
 
 
-def test_a_replay_can_be_of_some_hours(told: Served) -> None:
-    page = read(told, "envelopes?limit=500")
+def test_a_replay_can_be_of_some_hours(gateway: Served) -> None:
+    page = read(gateway, "envelopes?limit=500")
     middle = page["at"][len(page["at"]) // 2]
-    early = get(told, f"/spaces/past/replay?until={middle}", token("past", "human")).body.splitlines()
-    late = get(told, f"/spaces/past/replay?since={middle}", token("past", "human")).body.splitlines()
+    early = get(gateway, f"/spaces/past/replay?until={middle}", token("past", "human")).body.splitlines()
+    late = get(gateway, f"/spaces/past/replay?since={middle}", token("past", "human")).body.splitlines()
     assert [json.loads(one)["seq"] for one in early + late] == [one["seq"] for one in page["envelopes"]]
 
 
-def test_who_leaves_a_slow_replay_stops_it(told: Served) -> None:
-    url = f"ws://127.0.0.1:{told.port}/spaces/past/ws?replay=original&speed=0.0001"
+def test_who_leaves_a_slow_replay_stops_it(gateway: Served) -> None:
+    url = f"ws://127.0.0.1:{gateway.port}/spaces/past/ws?replay=original&speed=0.0001"
     with connect(url, additional_headers={"Authorization": f"Bearer {token('past', 'human')}"}, proxy=None) as made:
         Client(made).until("system/welcome")
-    told.idle()
+    gateway.idle()

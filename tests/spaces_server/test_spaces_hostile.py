@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Frame, Opcode
 
-from pellucid.envelopes import USUAL, read
+from pellucid.envelopes import DEFAULT_DIALECT, read
 from pellucid.spaces.runtime.settings import FloodLimits
 from tests.cases import Cases
 from tests.examples import costly
@@ -349,8 +349,8 @@ def test_whatever_is_said_is_echoed_or_refused_and_the_log_is_what_was_heard(sma
             token("anything", "agent"),
         ).json
         # A seat is spoken to in the dialect that it showed, once it has shown one.
-        assert [replace(read(one), dialect=USUAL) for one in page["envelopes"]] == [
-            replace(read(one), dialect=USUAL) for one in heard
+        assert [replace(read(one), dialect=DEFAULT_DIALECT) for one in page["envelopes"]] == [
+            replace(read(one), dialect=DEFAULT_DIALECT) for one in heard
         ]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.reasoning import Place
+from pellucid.envelopes.reasoning import ContextPlace
 from pellucid.storage import Append, StoredEnvelope, open_store
 from tests.replicas.replicas_kit import Replica
 from tests.spaces_server.space_wire_kit import get, joined, token
@@ -57,12 +57,12 @@ async def fill(url: str) -> None:
                 context=path,
                 payload={"text": f"needle {seq} " + "x" * LONG},
             )
-            place = Place(path, "opens" if nth == 1 else "step", "a") if path else Place()
+            place = ContextPlace(path, "opens" if nth == 1 else "step", "a") if path else ContextPlace()
             await store.spaces.append(
                 Append(
                     owner=space.owner,
                     space="room",
-                    expected=seq - 1,
+                    expected_head=seq - 1,
                     version=space.version,
                     envelopes=[StoredEnvelope(envelope, seq, place)],
                     recorded=False,

@@ -150,11 +150,11 @@ def test_never_is_said_in_toml(tmp_path: Path) -> None:
     """`idle_seconds = inf`: through the configuration, a worker's copy and the store."""
     space = spaces_of(tmp_path, {"r": {"participants": ["a"], "idle_seconds": float("inf")}})
     config = check_config({"local": {"enabled": False}, "spaces": space}, {})
-    assert config.spaces["r"].settings.lifecycle().idle is None
+    assert config.spaces["r"].settings.lifecycle().idle_ms is None
     assert read_settings(config.spaces["r"].settings.dump()).idle_seconds is None
     with serve(config) as gateway:
         assert get(gateway, "/spaces/r", token("r", "a")).json["settings"]["idle_seconds"] is None
-    assert SpaceConfig().settings.lifecycle().idle == 1_800_000
+    assert SpaceConfig().settings.lifecycle().idle_ms == 1_800_000
 
 
 def test_the_commands_need_nothing_of_a_gateways_environment_but_its_store(tmp_path: Path) -> None:

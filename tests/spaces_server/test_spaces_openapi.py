@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi import checks as openapi
 
-from pellucid.server.openapi import document
+from pellucid.server.openapi import build_document
 from tests.examples import costly, many
 from tests.scripted.gateway import Served
 from tests.spaces_server.space_wire_kit import joined, served, token
 
 OPERATIONS = {
     found.ok().label: found.ok()
-    for found in schemathesis.openapi.from_dict(document()).get_all_operations()
+    for found in schemathesis.openapi.from_dict(build_document()).get_all_operations()
     if isinstance(found, Ok) and found.ok().path.startswith(("/spaces/", "/participants"))
 }
 CHECKS = [

@@ -54,11 +54,11 @@ def play(gateway: Served, space: str, flow: str) -> dict[str, list[Body]]:
             written: Body = json.loads(text)
             seats[written.get("from", "agent")].raw(text)
             for name, seat in seats.items():
-                received[name].append(said(seat))
+                received[name].append(next_envelope(seat))
     return received
 
 
-def said(seat: Client) -> Body:
+def next_envelope(seat: Client) -> Body:
     """The next that is not about who is there."""
     while True:
         one = seat.next()

@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from pellucid.envelopes import Envelope
-from pellucid.envelopes.reasoning import Place, Role
+from pellucid.envelopes.reasoning import ContextPlace, Role
 from pellucid.storage import Append, Store, StoredEnvelope, StoredParticipant, StoredSpace, open_store
 
 OWNER, ROOM = "ann", "room"
 
 
-def room(name: str = ROOM, owner: str = OWNER, **fields: Any) -> StoredSpace:
+def stored_space(name: str = ROOM, owner: str = OWNER, **fields: Any) -> StoredSpace:
     return StoredSpace(**{"created_at": 1.0, "settings": b"{}", **fields}, owner=owner, name=name)
 
 
-def who(id: str, **fields: Any) -> StoredParticipant:
+def stored_participant(id: str, **fields: Any) -> StoredParticipant:
     return StoredParticipant(**{"created_at": 1.0, "token_hash": id.encode(), **fields}, id=id)
 
 
-def said(
+def stored_envelope(
     seq: int,
     text: str = "words",
     *,
@@ -32,22 +32,24 @@ def said(
     at: int | None = None,
     **fields: Any,
 ) -> StoredEnvelope:
-    whole = {"id": f"msg-{seq}", "ts": 1, "payload": {"text": text}, "context": path, **fields}
-    envelope = Envelope(**whole, kind=kind, sender=sender, seq=seq)
+    envelope_fields = {"id": f"msg-{seq}", "ts": 1, "payload": {"text": text}, "context": path, **fields}
+    envelope = Envelope(**envelope_fields, kind=kind, sender=sender, seq=seq)
     owner = sender if path else None
-    return StoredEnvelope(envelope, seq if at is None else at, Place(path, role, owner), b'{"n":1}')
+    return StoredEnvelope(envelope, seq if at is None else at, ContextPlace(path, role, owner), b'{"n":1}')
 
 
 def append(envelopes: Sequence[StoredEnvelope], expected: int, version: int = 1, **fields: Any) -> Append:
-    return Append(**{"owner": OWNER, "space": ROOM, **fields}, expected=expected, version=version, envelopes=envelopes)
+    return Append(
+        **{"owner": OWNER, "space": ROOM, **fields}, expected_head=expected, version=version, envelopes=envelopes
+    )
 
 
 @contextlib.asynccontextmanager
-async def a_room(url: str, **options: Any) -> AsyncIterator[Store]:
+async def space_in_store(url: str, **options: Any) -> AsyncIterator[Store]:
     """A store that has one space, in which nothing was said."""
     store = await open_store(url, **options)
     try:
-        await store.spaces.put(room(), [who("ann")])
+        await store.spaces.put(stored_space(), [stored_participant("ann")])
         yield store
     finally:
         await store.aclose()

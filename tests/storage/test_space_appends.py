@@ -14,13 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import RequestError
-from pellucid.storage import Append, Head, Overtaken, SpaceGone, Store, open_store
+from pellucid.storage import Append, AppendConflict, SpaceHead, SpaceNotFound, Store, open_store
 from pellucid.storage.appends import append as append_op
-from pellucid.storage.appends import ready
-from pellucid.storage.statement import each
+from pellucid.storage.appends import prepare
+from pellucid.storage.statement import for_each
 from tests.examples import by_circle, costly
 from tests.service_postgres import PostgresServer
-from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, room, said, who
+from tests.storage.space_store_kit import (
+    OWNER,
+    ROOM,
+    append,
+    space_in_store,
+    stored_envelope,
+    stored_participant,
+    stored_space,
+)
 from tests.storage.storage_kit import ROOT, opened
 
 pytestmark = pytest.mark.anyio
@@ -29,7 +37,7 @@ pytestmark = pytest.mark.anyio
 def batch(
     name: str, expected: int, many: int, version: int = 1, space: str = ROOM, state: bytes | None = None
 ) -> Append:
-    envelopes = [said(expected + 1 + place, id=f"{name}:{place}") for place in range(many)]
+    envelopes = [stored_envelope(expected + 1 + place, id=f"{name}:{place}") for place in range(many)]
     return append(envelopes, expected, version, space=space, state=state)
 
 
@@ -54,7 +62,7 @@ async def log_of(store: Store, space: str = ROOM) -> list[str]:
     return [one.envelope.id for one in log]
 
 
-_TOGETHER = each(append_op)
+_TOGETHER = for_each(append_op)
 """Several appends in one transaction, as it falls out when they wait for the disk together."""
 
 
@@ -76,7 +84,7 @@ def test_several_in_one_transaction_come_one_after_the_other(url: str) -> None:
             logs: dict[str, list[str]] = {f"a{round}": [], f"b{round}": []}
             states: dict[str, tuple[int, bytes]] = {}
             for name in logs:
-                runner.run(store.spaces.put(room(name), []))
+                runner.run(store.spaces.put(stored_space(name), []))
             for number, steps in enumerate(transactions):
                 asked, wanted = list[Append](), list[tuple[type, int]]()
                 for place, (which, expected, many, version) in enumerate(steps):
@@ -86,10 +94,10 @@ def test_several_in_one_transaction_come_one_after_the_other(url: str) -> None:
                     if (expected, version) == (len(log), 1):
                         log += [f"{name}:{n}" for n in range(many)]
                         states[space] = (len(log), name.encode())
-                        wanted.append((Head, len(log)))
+                        wanted.append((SpaceHead, len(log)))
                     else:
-                        wanted.append((Overtaken, len(log)))
-                answers = runner.run(store._database.write(_TOGETHER, [ready(one) for one in asked]))
+                        wanted.append((AppendConflict, len(log)))
+                answers = runner.run(store._database.write(_TOGETHER, [prepare(one) for one in asked]))
                 assert [(type(answer), getattr(answer, "head", None)) for answer in answers] == wanted
             for space, log in logs.items():
                 assert runner.run(log_of(store, space)) == log
@@ -112,9 +120,9 @@ async def write(store: Store, name: str, times: int, accepted: dict[str, int], e
             this, many = f"{name}.{number}", 1 + number % 4
             try:
                 now = await store.spaces.append(batch(this, head.head, many, head.version))
-            except Overtaken as error:
+            except AppendConflict as error:
                 overtaken += 1
-                saw, head = head, Head(error.head, error.version)
+                saw, head = head, SpaceHead(error.head, error.version)
             else:
                 assert now == (head.head + many, head.version)
                 accepted[this] = many
@@ -124,7 +132,7 @@ async def write(store: Store, name: str, times: int, accepted: dict[str, int], e
 
 
 async def test_writers_of_one_process_take_turns(url: str) -> None:
-    async with a_room(url) as store:
+    async with space_in_store(url) as store:
         accepted: dict[str, int] = {}
         everybody = asyncio.Barrier(8)
         overtaken = await asyncio.gather(*(write(store, f"w{n}", 12, accepted, everybody) for n in range(8)))
@@ -135,11 +143,11 @@ async def test_writers_of_one_process_take_turns(url: str) -> None:
 
 async def test_two_clients_of_one_postgresql_take_turns(postgres_server: PostgresServer) -> None:
     url = postgres_server.database()
-    async with a_room(url) as store, opened(url) as other:
+    async with space_in_store(url) as store, opened(url) as other:
         accepted: dict[str, int] = {}
         everybody = asyncio.Barrier(6)
         writers = [write((store, other)[n % 2], f"w{n}", 15, accepted, everybody) for n in range(6)]
-        changing = other.spaces.add(OWNER, ROOM, [who("late")])  # they are to see the new version, too
+        changing = other.spaces.add(OWNER, ROOM, [stored_participant("late")])  # they are to see the new version, too
         overtaken, changed = await asyncio.gather(asyncio.gather(*writers), changing)
         assert sum(overtaken) > 0
         assert await store.spaces.head(OWNER, ROOM) == (sum(accepted.values()), changed.version)
@@ -153,9 +161,9 @@ async def test_clients_that_write_into_several_spaces_do_not_hinder_each_other(
     """Each transaction locks several spaces; they do it in one order."""
     url = postgres_server.database()
     names = [f"room{n}" for n in range(6)]
-    async with a_room(url) as store, opened(url) as other:
+    async with space_in_store(url) as store, opened(url) as other:
         for name in names:
-            await store.spaces.put(room(name), [])
+            await store.spaces.put(stored_space(name), [])
 
         async def fill(client: Store, backwards: bool) -> int:
             heads = dict.fromkeys(names, 0)
@@ -165,9 +173,9 @@ async def test_clients_that_write_into_several_spaces_do_not_hinder_each_other(
                 sent = [batch(f"{backwards}{number}", heads[name], 2, space=name) for name in order]
                 told = await asyncio.gather(*map(client.spaces.append, sent), return_exceptions=True)
                 for name, answer in zip(order, told, strict=True):
-                    assert isinstance(answer, Head | Overtaken)
+                    assert isinstance(answer, SpaceHead | AppendConflict)
                     heads[name] = answer.head
-                    overtaken += isinstance(answer, Overtaken)
+                    overtaken += isinstance(answer, AppendConflict)
             return overtaken
 
         overtaken = sum(await asyncio.gather(fill(store, False), fill(other, True)))
@@ -197,7 +205,7 @@ def test_two_processes_on_one_file_take_turns(tmp_path: Path) -> None:
     times = by_circle(5, 40)
 
     async def begin() -> None:
-        async with a_room(url):
+        async with space_in_store(url):
             pass
 
     asyncio.run(begin())
@@ -218,33 +226,33 @@ def test_two_processes_on_one_file_take_turns(tmp_path: Path) -> None:
 
 
 async def test_an_append_is_refused_with_the_reason(url: str) -> None:
-    async with a_room(url) as store:
+    async with space_in_store(url) as store:
         assert await store.spaces.append(batch("one", 0, 3)) == (3, 1)
-        with pytest.raises(Overtaken) as overtaken:
+        with pytest.raises(AppendConflict) as overtaken:
             await store.spaces.append(batch("two", 2, 3))
         assert (overtaken.value.head, overtaken.value.version) == (3, 1)
-        with pytest.raises(Overtaken) as overtaken:
+        with pytest.raises(AppendConflict) as overtaken:
             await store.spaces.append(batch("three", 3, 3, version=2))
         assert (overtaken.value.head, overtaken.value.version) == (3, 1)
         for space in ("none", "nul\0"):
-            with pytest.raises(SpaceGone):
+            with pytest.raises(SpaceNotFound):
                 await store.spaces.append(batch("four", 0, 1, space=space))
         with pytest.raises(ValueError, match=r"envelopes\[0\] has the seq 9, not 4"):
-            await store.spaces.append(append([said(9)], 3))
+            await store.spaces.append(append([stored_envelope(9)], 3))
         with pytest.raises(RequestError, match="cannot be kept"):
-            await store.spaces.append(append([said(4, id="\ud800")], 3))
+            await store.spaces.append(append([stored_envelope(4, id="\ud800")], 3))
         whole(await log_of(store), {"one": 3})
 
 
 async def test_what_goes_wrong_with_one_leaves_the_others(store: Store) -> None:
     """Two that were invited with one token: that fails, by itself, with all that it says."""
     for name in "abc":
-        await store.spaces.put(room(name), [who("first")])
-    twice = [who("x", token_hash=b"t"), who("y", token_hash=b"t")]
+        await store.spaces.put(stored_space(name), [stored_participant("first")])
+    twice = [stored_participant("x", token_hash=b"t"), stored_participant("y", token_hash=b"t")]
     asked = [
-        append([said(1)], 0, space="a"),
-        append([said(1)], 0, space="b", participants=twice),
-        append([said(1)], 0, space="c"),
+        append([stored_envelope(1)], 0, space="a"),
+        append([stored_envelope(1)], 0, space="b", participants=twice),
+        append([stored_envelope(1)], 0, space="c"),
     ]
     answers = await asyncio.gather(*map(store.spaces.append, asked), return_exceptions=True)
     assert [type(answer).__name__ for answer in answers] == ["Head", "AlreadyStored", "Head"]
@@ -253,25 +261,32 @@ async def test_what_goes_wrong_with_one_leaves_the_others(store: Store) -> None:
 
 
 async def test_a_snapshot_can_come_by_itself(store: Store) -> None:
-    await store.spaces.put(room(), [])
-    await store.spaces.append(append([said(1), said(2)], 0))
+    await store.spaces.put(stored_space(), [])
+    await store.spaces.append(append([stored_envelope(1), stored_envelope(2)], 0))
     assert await store.spaces.state(OWNER, ROOM) is None
     assert await store.spaces.append(append([], 2, state=b"two")) == (2, 1)
-    with pytest.raises(Overtaken):
+    with pytest.raises(AppendConflict):
         await store.spaces.append(append([], 1, state=b"one"))
     assert await store.spaces.state(OWNER, ROOM) == (2, b"two")
 
 
 async def test_who_is_invited_comes_in_by_the_newest_token(store: Store) -> None:
-    await store.spaces.put(room(), [who("ann", token_hash=b"anns")])
-    invited = [who("bob", token_hash=b"1", created_at=5.0), who("ann", token_hash=b"stolen")]
-    await store.spaces.append(append([said(1)], 0, participants=invited))
+    await store.spaces.put(stored_space(), [stored_participant("ann", token_hash=b"anns")])
+    invited = [
+        stored_participant("bob", token_hash=b"1", created_at=5.0),
+        stored_participant("ann", token_hash=b"stolen"),
+    ]
+    await store.spaces.append(append([stored_envelope(1)], 0, participants=invited))
     await store.spaces.append(
-        append([said(2)], 1, participants=[who("bob", token_hash=b"2", capabilities=b'["chat"]')])
+        append(
+            [stored_envelope(2)], 1, participants=[stored_participant("bob", token_hash=b"2", capabilities=b'["chat"]')]
+        )
     )
     there = {one.id: one for one in await store.spaces.participants(OWNER, ROOM)}
     assert there["ann"].token_hash == b"anns"
-    assert there["bob"] == who("bob", token_hash=b"2", capabilities=b'["chat"]', created_at=5.0, origin="invited")
-    assert await store.spaces.of_token(b"1") == await store.spaces.of_token(b"stolen") == ()
-    assert [(space.name, one.id) for space, one in await store.spaces.of_token(b"2")] == [(ROOM, "bob")]
+    assert there["bob"] == stored_participant(
+        "bob", token_hash=b"2", capabilities=b'["chat"]', created_at=5.0, origin="invited"
+    )
+    assert await store.spaces.find_by_token(b"1") == await store.spaces.find_by_token(b"stolen") == ()
+    assert [(space.name, one.id) for space, one in await store.spaces.find_by_token(b"2")] == [(ROOM, "bob")]
     assert await store.spaces.head(OWNER, ROOM) == (2, 1)

@@ -7,9 +7,17 @@ import tracemalloc
 
 import pytest
 
-from pellucid.storage import Portion, Store
-from pellucid.storage.portions import MOST_BYTES, cut
-from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, room, said, who
+from pellucid.storage import EnvelopePage, Store
+from pellucid.storage.portions import MAX_PAGE_BYTES, cut_page
+from tests.storage.space_store_kit import (
+    OWNER,
+    ROOM,
+    append,
+    space_in_store,
+    stored_envelope,
+    stored_participant,
+    stored_space,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -18,10 +26,10 @@ MANY, LONG = 40, 1 << 19
 
 @pytest.fixture
 async def long(store: Store) -> Store:
-    await store.spaces.put(room(), [who("ann")])
+    await store.spaces.put(stored_space(), [stored_participant("ann")])
     for seq in range(1, MANY + 1):
         kind = "reasoning/start" if seq % 4 == 1 else ("chat", "reasoning/thought")[seq % 2]
-        one = said(
+        one = stored_envelope(
             seq,
             f"needle {'x' * LONG}",
             kind=kind,
@@ -41,16 +49,16 @@ async def test_every_way_to_read_gives_portions_and_in_them_everything(long: Sto
         found: list[int] = []
         while True:
             edge = {"before": found[0] if found else None} if newest else {"after": found[-1] if found else 0}
-            some: Portion = await spaces.page(OWNER, ROOM, **edge, newest=newest, **ways)  # type: ignore[arg-type]
+            some: EnvelopePage = await spaces.page(OWNER, ROOM, **edge, newest=newest, **ways)  # type: ignore[arg-type]
             seqs = check(some)
             found = seqs + found if newest else found + seqs
-            if not some.more:
+            if not some.has_more:
                 return found
 
-    def check(some: Portion) -> list[int]:
+    def check(some: EnvelopePage) -> list[int]:
         assert 0 < len(some) < MANY / 2
-        assert some.size == sum(some.sizes) <= MOST_BYTES
-        assert all(size >= LONG for size in some.sizes)
+        assert some.total_bytes == sum(some.sizes_bytes) <= MAX_PAGE_BYTES
+        assert all(size >= LONG for size in some.sizes_bytes)
         return [one.envelope.seq for one in some]
 
     every = list(range(1, MANY + 1))
@@ -61,19 +69,19 @@ async def test_every_way_to_read_gives_portions_and_in_them_everything(long: Sto
     found, more = list[int](), True
     while more:
         hits = await spaces.search(OWNER, ROOM, "needle", before=found[-1] if found else None)
-        found, more = found + check(hits), hits.more
+        found, more = found + check(hits), hits.has_more
     assert found == every[::-1]
 
     found, more = [], True
     while more:
-        about = await spaces.about(OWNER, ROOM, ["what"], after=found[-1] if found else 0)
-        found, more = found + check(about), about.more
+        about = await spaces.find_correlated(OWNER, ROOM, ["what"], after=found[-1] if found else 0)
+        found, more = found + check(about), about.has_more
     assert found == every
 
     found, more = [], True
     while more:
-        opened = await spaces.opened(OWNER, ROOM, before=found[-1] if found else None)
-        found, more = found + check(opened), opened.more
+        opened = await spaces.find_openers(OWNER, ROOM, before=found[-1] if found else None)
+        found, more = found + check(opened), opened.has_more
     assert found == [seq for seq in every if seq % 4 == 1][::-1]
 
 
@@ -81,19 +89,19 @@ async def test_a_page_takes_as_much_memory_as_a_portion(long: Store) -> None:
     tracemalloc.start()
     try:
         await long.spaces.page(OWNER, ROOM)
-        assert tracemalloc.get_traced_memory()[1] < 5 * MOST_BYTES
+        assert tracemalloc.get_traced_memory()[1] < 5 * MAX_PAGE_BYTES
     finally:
         tracemalloc.stop()
 
 
 async def test_as_many_as_were_asked_for_may_not_be_all() -> None:
-    async with a_room("sqlite://") as store:
-        await store.spaces.append(append([said(seq) for seq in range(1, 6)], 0))
+    async with space_in_store("sqlite://") as store:
+        await store.spaces.append(append([stored_envelope(seq) for seq in range(1, 6)], 0))
         for limit, more in ((4, True), (5, True), (6, False)):
             some = await store.spaces.page(OWNER, ROOM, limit=limit)
-            assert (len(some), some.more) == (min(limit, 5), more)
+            assert (len(some), some.has_more) == (min(limit, 5), more)
         assert (await store.spaces.page(OWNER, ROOM, after=5)) == []
-        assert not (await store.spaces.page(OWNER, ROOM, after=5)).more
+        assert not (await store.spaces.page(OWNER, ROOM, after=5)).has_more
 
 
 def test_a_portion_is_the_most_that_fits_and_never_nothing() -> None:
@@ -101,7 +109,7 @@ def test_a_portion_is_the_most_that_fits_and_never_nothing() -> None:
     for _ in range(500):
         rows = [(seq, chance.randint(1, 150)) for seq in range(chance.randint(0, 12))]
         limit = chance.randint(1, 12)
-        chosen, more = cut(rows, limit, 100)
+        chosen, more = cut_page(rows, limit, 100)
         assert chosen == rows[: len(chosen)]
         assert bool(chosen) is bool(rows)
         assert len(chosen) <= 1 or sum(size for _, size in chosen) <= 100

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, context
-from pellucid.envelopes.reasoning import Names, Place
+from pellucid.envelopes.reasoning import ContextPlace, NameSet
 from pellucid.storage import (
     AlreadyStored,
-    Overtaken,
-    SpaceGone,
+    AppendConflict,
+    SpaceNotFound,
     Store,
     StoredEnvelope,
     StoredSpace,
@@ -28,9 +28,9 @@ from pellucid.storage import (
 )
 from pellucid.storage import envelopes as reading
 from pellucid.storage import spaces as facade
-from pellucid.storage.statement import Ask, Op, Statement
+from pellucid.storage.statement import Execute, Operation, Statement
 from tests.service_postgres import PostgresServer
-from tests.storage.space_store_kit import OWNER, ROOM, append, room, said, who
+from tests.storage.space_store_kit import OWNER, ROOM, append, stored_envelope, stored_participant, stored_space
 from tests.storage.storage_kit import Clock, opened
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ wanted = st.fixed_dictionaries(
 def stored(seq: int, one: tuple[Any, ...]) -> StoredEnvelope:
     id, sender, kind, path, role, at, payload = one
     envelope = Envelope(id=id, ts=seq, sender=sender, kind=kind, context=path, payload=payload, seq=seq)
-    return StoredEnvelope(envelope, at, Place(path, role, sender if path else None))
+    return StoredEnvelope(envelope, at, ContextPlace(path, role, sender if path else None))
 
 
 def holds(one: StoredEnvelope, asked: dict[str, Any]) -> bool:
@@ -109,7 +109,7 @@ def test_what_was_said_is_found_again_whatever_is_asked(url: str) -> None:
             name, neighbour = next(names), next(names)
             log = [stored(seq, one) for seq, one in enumerate(said, 1)]
             for space in (name, neighbour):
-                runner.run(store.spaces.put(room(space), []))
+                runner.run(store.spaces.put(stored_space(space), []))
                 runner.run(store.spaces.append(append(log, 0, space=space)))
             limit = asked.get("limit", 50)
             there = [one for one in log if holds(one, asked)]
@@ -122,25 +122,27 @@ def test_what_was_said_is_found_again_whatever_is_asked(url: str) -> None:
             assert ask(page, after=after, **asked) == behind[:limit]
             assert ask(page, after=after, newest=True, **asked) == (behind[-limit:] if limit else [])
             for needle in {word, word[:3], word[1:], word[:2], word[:1]}:
-                folded = search.folded(needle)
-                found = [one for one in there if any(folded in search.folded(s) for s in strings(one.envelope.payload))]
+                folded = search.fold_text(needle)
+                found = [
+                    one for one in there if any(folded in search.fold_text(s) for s in strings(one.envelope.payload))
+                ]
                 assert ask(store.spaces.search, needle, **asked) == found[::-1][:limit], needle
             id, sender = data.draw(st.sampled_from(IDS)), data.draw(st.sampled_from(SENDERS))
             same = [one for one in log if one.envelope.id == id]
-            assert ask(store.spaces.by_id, id) == (same[-1] if same else None)
+            assert ask(store.spaces.get_envelope_by_id, id) == (same[-1] if same else None)
             same = [one for one in same if one.envelope.sender == sender]
-            assert ask(store.spaces.by_id, id, sender) == (same[-1] if same else None)
+            assert ask(store.spaces.get_envelope_by_id, id, sender) == (same[-1] if same else None)
             seq = data.draw(st.integers(-1, 14))
-            assert ask(store.spaces.one, seq) == (log[seq - 1] if 0 < seq <= len(log) else None)
+            assert ask(store.spaces.get_envelope, seq) == (log[seq - 1] if 0 < seq <= len(log) else None)
             at = data.draw(st.integers(-1, 22))
             later = [one.envelope.seq for one in log if one.at >= at]
-            assert ask(store.spaces.since, at) == (later[0] if later else len(log) + 1)
+            assert ask(store.spaces.first_seq_since, at) == (later[0] if later else len(log) + 1)
             ids, paths = frozenset([*IDS, "nul\0"]), frozenset(path or "none" for path in PATHS)
-            known = Names(
+            known = NameSet(
                 ids & {one.envelope.id for one in log},
                 frozenset(one.place.path for one in log if one.place.path and one.place.role == "opens"),
             )
-            assert ask(store.spaces.known, Names(ids, paths)) == known
+            assert ask(store.spaces.existing_names, NameSet(ids, paths)) == known
 
         try:
             any_log()
@@ -149,8 +151,8 @@ def test_what_was_said_is_found_again_whatever_is_asked(url: str) -> None:
 
 
 async def test_a_search_goes_on_where_it_ended(store: Store) -> None:
-    await store.spaces.put(room(), [])
-    log = [said(seq, "needle" if seq % 3 else "") for seq in range(1, 101)]  # some have no text at all
+    await store.spaces.put(stored_space(), [])
+    log = [stored_envelope(seq, "needle" if seq % 3 else "") for seq in range(1, 101)]  # some have no text at all
     await store.spaces.append(append(log, 0))
     found: list[int] = []
     before: int | None = None
@@ -165,8 +167,8 @@ async def test_a_search_goes_on_where_it_ended(store: Store) -> None:
 async def test_a_scope_of_its_own(store: Store) -> None:
     """Neither another space's words are found nor a chat's, nor a space's by a chat's search."""
     for name, owner in ("room", "ann"), ("room2", "ann"), ("room3", "bob"):
-        await store.spaces.put(room(name, owner), [])
-        await store.spaces.append(append([said(1, f"Marmalade in {name}")], 0, space=name, owner=owner))
+        await store.spaces.put(stored_space(name, owner), [])
+        await store.spaces.append(append([stored_envelope(1, f"Marmalade in {name}")], 0, space=name, owner=owner))
     assert [one.envelope.payload["text"] for one in await store.spaces.search("ann", "room", "marmalade")] == [
         "Marmalade in room"
     ]
@@ -179,75 +181,80 @@ async def test_a_scope_of_its_own(store: Store) -> None:
 
 async def test_the_version_grows_iff_anything_changed(store: Store) -> None:
     spaces = store.spaces
-    bare = room(settings=b"{}", version=9, head=9)
-    made = await spaces.put(bare, [who("ann"), who("bob")])
+    bare = stored_space(settings=b"{}", version=9, head=9)
+    made = await spaces.put(bare, [stored_participant("ann"), stored_participant("bob")])
     assert made == replace(bare, version=1, head=0)
-    await spaces.append(append([said(1)], 0))
-    again = await spaces.put(bare, [who("bob", created_at=7.0), who("ann")])
+    await spaces.append(append([stored_envelope(1)], 0))
+    again = await spaces.put(bare, [stored_participant("bob", created_at=7.0), stored_participant("ann")])
     assert again == replace(made, head=1)
     version = 1
     for settings_, listed in (
-        (b'{"a":1}', [who("ann"), who("bob")]),
-        (b'{"a":1}', [who("ann"), who("bob", token_hash=b"new")]),
-        (b'{"a":1}', [who("ann", token_hash=b"new"), who("bob", token_hash=b"ann")]),
-        (b'{"a":1}', [who("ann", token_hash=b"new", capabilities=b'["chat"]')]),
+        (b'{"a":1}', [stored_participant("ann"), stored_participant("bob")]),
+        (b'{"a":1}', [stored_participant("ann"), stored_participant("bob", token_hash=b"new")]),
+        (b'{"a":1}', [stored_participant("ann", token_hash=b"new"), stored_participant("bob", token_hash=b"ann")]),
+        (b'{"a":1}', [stored_participant("ann", token_hash=b"new", capabilities=b'["chat"]')]),
         (b'{"a":1}', []),
     ):
         version += 1
-        changed = await spaces.put(room(settings=settings_), listed)
-        assert changed == await spaces.get(ROOM) == room(settings=settings_, version=version, head=1)
+        changed = await spaces.put(stored_space(settings=settings_), listed)
+        assert changed == await spaces.get(ROOM) == stored_space(settings=settings_, version=version, head=1)
         assert await spaces.participants(OWNER, ROOM) == tuple(listed)
     assert await spaces.add(OWNER, ROOM, []) == changed
-    assert (await spaces.add(OWNER, ROOM, [who("cid")])).version == version + 1
+    assert (await spaces.add(OWNER, ROOM, [stored_participant("cid")])).version == version + 1
     assert await spaces.head(OWNER, ROOM) == (1, version + 1)
 
 
 async def test_each_origin_changes_its_own(store: Store) -> None:
     spaces = store.spaces
-    await spaces.put(room(origin="config"), [who("ann", origin="config")])
-    await spaces.add(OWNER, ROOM, [who("bob")])
-    await spaces.append(append([said(1)], 0, 2, participants=[who("cid")]))
-    await spaces.put(room(origin="config"), [who("dan", origin="config")])
+    await spaces.put(stored_space(origin="config"), [stored_participant("ann", origin="config")])
+    await spaces.add(OWNER, ROOM, [stored_participant("bob")])
+    await spaces.append(append([stored_envelope(1)], 0, 2, participants=[stored_participant("cid")]))
+    await spaces.put(stored_space(origin="config"), [stored_participant("dan", origin="config")])
     there = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
     assert there == [("bob", "made"), ("cid", "invited"), ("dan", "config")]
-    await spaces.put(room(origin="config"), [who("cid", origin="config")])  # who is listed is what is listed
+    await spaces.put(
+        stored_space(origin="config"), [stored_participant("cid", origin="config")]
+    )  # who is listed is what is listed
     there = [(one.id, one.origin) for one in await spaces.participants(OWNER, ROOM)]
     assert there == [("bob", "made"), ("cid", "config")]
 
 
 async def test_a_name_is_one_owners_and_a_token_one_participants(store: Store) -> None:
     spaces = store.spaces
-    await spaces.put(room(), [who("ann")])
+    await spaces.put(stored_space(), [stored_participant("ann")])
     with pytest.raises(AlreadyStored):
-        await spaces.put(room(owner="bob"), [])
-    for twice in ([who("x", token_hash=b"t"), who("y", token_hash=b"t")], [who("x"), who("x")]):
+        await spaces.put(stored_space(owner="bob"), [])
+    for twice in (
+        [stored_participant("x", token_hash=b"t"), stored_participant("y", token_hash=b"t")],
+        [stored_participant("x"), stored_participant("x")],
+    ):
         with pytest.raises(AlreadyStored):
-            await spaces.put(room("other"), twice)
+            await spaces.put(stored_space("other"), twice)
     assert await spaces.get("other") is None
     with pytest.raises(AlreadyStored):
-        await spaces.add(OWNER, ROOM, [who("ann", token_hash=b"another")])
+        await spaces.add(OWNER, ROOM, [stored_participant("ann", token_hash=b"another")])
     with pytest.raises(AlreadyStored):
-        await spaces.add(OWNER, ROOM, [who("bob", token_hash=b"ann")])
+        await spaces.add(OWNER, ROOM, [stored_participant("bob", token_hash=b"ann")])
     for none in ("none", "nul\0"):
-        with pytest.raises(SpaceGone):
-            await spaces.add(OWNER, none, [who("bob")])
-    with pytest.raises(SpaceGone):
-        await spaces.add("bob", ROOM, [who("bob")])
+        with pytest.raises(SpaceNotFound):
+            await spaces.add(OWNER, none, [stored_participant("bob")])
+    with pytest.raises(SpaceNotFound):
+        await spaces.add("bob", ROOM, [stored_participant("bob")])
     # Of several spaces it may be.
-    await spaces.put(room("other", "bob"), [who("someone", token_hash=b"ann")])
-    named = [(space.owner, space.name, one.id) for space, one in await spaces.of_token(b"ann")]
+    await spaces.put(stored_space("other", "bob"), [stored_participant("someone", token_hash=b"ann")])
+    named = [(space.owner, space.name, one.id) for space, one in await spaces.find_by_token(b"ann")]
     assert named == [("bob", "other", "someone"), ("ann", "room", "ann")]
     assert [one.name for one in await spaces.list()] == ["other", "room"]
     assert [one.name for one in await spaces.list("ann")] == ["room"]
-    assert (await spaces.list("nul\0"), await spaces.of_token(b"nobody's")) == ((), ())
+    assert (await spaces.list("nul\0"), await spaces.find_by_token(b"nobody's")) == ((), ())
 
 
 async def test_replicas_that_start_at_once_make_it_once(postgres_server: PostgresServer) -> None:
     url = postgres_server.database()
     async with opened(url) as one, opened(url) as other:
         for number in range(8):
-            space = room(f"room{number}", origin="config")
-            listed = [who("ann", origin="config")]
+            space = stored_space(f"room{number}", origin="config")
+            listed = [stored_participant("ann", origin="config")]
             both = await asyncio.gather(*(store.spaces.put(space, listed) for store in (one, other, one, other)))
             assert both == [both[0]] * 4 == [space] * 4
 
@@ -256,32 +263,32 @@ async def test_replicas_that_start_at_once_make_it_once(postgres_server: Postgre
 
 
 async def test_what_is_erased_keeps_its_place(store: Store) -> None:
-    await store.spaces.put(room(), [])
-    told = said(2, "secret", kind="reasoning/start", path="msg-2", role="opens", extra={"x": "secret too"})
+    await store.spaces.put(stored_space(), [])
+    told = stored_envelope(2, "secret", kind="reasoning/start", path="msg-2", role="opens", extra={"x": "secret too"})
     told = replace(told, envelope=replace(told.envelope, context_operation={"secret": 1}, to=("bob",)))
     flagged = b'{"flags":[{"code":"unknown_reference","message":"nothing is called \'secret\'"}],"by":{"kind":"*"}}'
     told = replace(told, note=flagged)
-    marked = said(3, "secret", extra={"erased": True})  # its sender says so, and it is not
-    await store.spaces.append(append([said(1, "secret"), told, marked], 0))
-    assert await store.spaces.erase(OWNER, ROOM, [2, 2, 9, -1, 2**70], at=5) == 1
-    assert await store.spaces.erase(OWNER, ROOM, [2], at=5) == 0
-    assert await store.spaces.erase("bob", ROOM, [1], at=5) == 0
+    marked = stored_envelope(3, "secret", extra={"erased": True})  # its sender says so, and it is not
+    await store.spaces.append(append([stored_envelope(1, "secret"), told, marked], 0))
+    assert await store.spaces.erase(OWNER, ROOM, [2, 2, 9, -1, 2**70], at_ms=5) == 1
+    assert await store.spaces.erase(OWNER, ROOM, [2], at_ms=5) == 0
+    assert await store.spaces.erase("bob", ROOM, [1], at_ms=5) == 0
     bare = replace(told.envelope, payload={}, extra={"erased": True}, context_operation=None)
-    assert await store.spaces.one(OWNER, ROOM, 2) == replace(told, envelope=bare, note=b'{"by":{"kind":"*"}}')
+    assert await store.spaces.get_envelope(OWNER, ROOM, 2) == replace(told, envelope=bare, note=b'{"by":{"kind":"*"}}')
     assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [3, 1]
     assert [one.envelope.seq for one in await store.spaces.page(OWNER, ROOM, within="msg-2")] == [2]
-    with pytest.raises(Overtaken):
-        await store.spaces.append(append([said(4)], 3))
-    assert await store.spaces.append(append([said(4)], 3, 2)) == (4, 2)
-    assert await store.spaces.erase(OWNER, ROOM, [3], at=5) == 1
+    with pytest.raises(AppendConflict):
+        await store.spaces.append(append([stored_envelope(4)], 3))
+    assert await store.spaces.append(append([stored_envelope(4)], 3, 2)) == (4, 2)
+    assert await store.spaces.erase(OWNER, ROOM, [3], at_ms=5) == 1
     assert [one.envelope.seq for one in await store.spaces.search(OWNER, ROOM, "secret")] == [1]
 
 
-def _left(_: None) -> Op[dict[str, int]]:
+def _left(_: None) -> Operation[dict[str, int]]:
     """How many rows there are of each kind."""
     counts = {}
     for table in tables.metadata.sorted_tables:
-        counts[table.name] = (yield Ask(Statement(_count(table)), {}))[0][0]
+        counts[table.name] = (yield Execute(Statement(_count(table)), {}))[0][0]
     return counts
 
 
@@ -292,8 +299,8 @@ def _count(table: Any) -> Any:
 
 
 async def fill(store: Store, name: str, owner: str, many: int) -> None:
-    await store.spaces.put(room(name, owner), [who("ann", token_hash=name.encode())])
-    log = [said(seq, "of it", path="p", role="opens", correlation_id=("x",)) for seq in range(1, many + 1)]
+    await store.spaces.put(stored_space(name, owner), [stored_participant("ann", token_hash=name.encode())])
+    log = [stored_envelope(seq, "of it", path="p", role="opens", correlation_id=("x",)) for seq in range(1, many + 1)]
     await store.spaces.append(append(log, 0, owner=owner, space=name, state=b"state"))
 
 
@@ -310,7 +317,7 @@ async def test_what_is_removed_is_gone_with_all_that_was_said(store: Store, monk
     assert {name: n for name, n in after.items() if name not in kept} == {
         name: n for name, n in before.items() if name not in kept
     }
-    assert await store.spaces.put(room(), []) == room()
+    assert await store.spaces.put(stored_space(), []) == stored_space()
     assert await store.spaces.page(OWNER, ROOM) == []
 
 
@@ -318,17 +325,17 @@ async def test_a_removal_that_was_broken_off_is_finished_later(store: Store) -> 
     await fill(store, ROOM, OWNER, 4)
     named = {"for_owner": OWNER, "for_name": ROOM}
     for later in ("swept", "made anew", "by its owner's erasure", "removed again"):
-        assert await store._database.write(rooms.mark, {**named, "now": 1.0}) is True
+        assert await store._database.write(rooms.mark_removed, {**named, "now": 1.0}) is True
         asked = {**named, "most": 1, "now": 1.0, "recording": store.record.recording}
         await store._database.write(reading.remove, asked)
         # It is not there for anybody.
         assert await store.spaces.get(ROOM) is None
         assert await store.spaces.head(OWNER, ROOM) is None
         assert await store.spaces.state(OWNER, ROOM) is None
-        assert await store.spaces.of_token(ROOM.encode()) == ()
+        assert await store.spaces.find_by_token(ROOM.encode()) == ()
         assert await store.spaces.list() == ()
-        with pytest.raises(SpaceGone):
-            await store.spaces.append(append([said(5)], 4))
+        with pytest.raises(SpaceNotFound):
+            await store.spaces.append(append([stored_envelope(5)], 4))
         if later == "swept":
             assert await store.expire(1e9) == 0
         elif later == "by its owner's erasure":
@@ -336,7 +343,7 @@ async def test_a_removal_that_was_broken_off_is_finished_later(store: Store) -> 
         elif later == "removed again":
             assert await store.spaces.remove(OWNER, ROOM) is False
         if later == "made anew":
-            await store.spaces.put(room(), [])
+            await store.spaces.put(stored_space(), [])
             assert await store.spaces.page(OWNER, ROOM) == []
             await store.spaces.remove(OWNER, ROOM)
         left = await store._database.read(_left, None)
@@ -355,12 +362,12 @@ async def test_spaces_are_never_due_and_go_with_their_owner(store: Store, clock:
     assert [one.name for one in await store.spaces.list()] == ["other"]
     assert len(await store.spaces.search("bob", "other", "of it")) == 3
     assert await store.spaces.search(OWNER, ROOM, "of it") == []
-    assert isinstance(await store.spaces.put(room(), []), StoredSpace)
+    assert isinstance(await store.spaces.put(stored_space(), []), StoredSpace)
 
 
 async def test_nobody_appends_to_what_was_made_anew_as_to_what_was_there(store: Store) -> None:
     await fill(store, ROOM, OWNER, 4)
     await store.spaces.remove(OWNER, ROOM)
-    await store.spaces.put(room(), [])
-    with pytest.raises(Overtaken):
-        await store.spaces.append(append([said(5)], 4))
+    await store.spaces.put(stored_space(), [])
+    with pytest.raises(AppendConflict):
+        await store.spaces.append(append([stored_envelope(5)], 4))

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from pellucid.errors import RequestError
-from pellucid.storage import BrokenChain, Store, responses
-from pellucid.storage.responses import GRACE
+from pellucid.storage import PreviousResponseGone, Store, responses
+from pellucid.storage.responses import GRACE_SHARE
 from tests.examples import by_circle
 from tests.storage.storage_kit import Clock, response
 
@@ -28,7 +28,7 @@ async def test_a_conversation_that_goes_on_keeps_its_beginning(store: Store, clo
     chain = await kept.chain("ann", "resp_239")
     assert chain is not None
     assert [turn.id for turn in chain] == [f"resp_{turn}" for turn in range(240)]
-    clock.now += 3600 * (1 + GRACE)
+    clock.now += 3600 * (1 + GRACE_SHARE)
     assert await kept.chain("ann", "resp_239") is None
     assert await store.expire(clock.now, 200) == 200
     assert await store.expire(clock.now) == 40
@@ -63,9 +63,9 @@ async def test_the_first_missing_one_is_named(store: Store) -> None:
     for id, previous in ("a", None), ("b", "a"), ("c", "b"), ("d", "c"):
         await kept.put(response(id, previous_id=previous, log=b"long"))
     await kept.delete("ann", "b")
-    with pytest.raises(BrokenChain, match="b") as caught:
+    with pytest.raises(PreviousResponseGone, match="b") as caught:
         await kept.chain("ann", "d")
-    assert caught.value.missing == "b"
+    assert caught.value.missing_id == "b"
     assert (caught.value.info.kind, caught.value.info.code) == ("not_found", "previous_response_not_found")
 
 
@@ -82,10 +82,10 @@ async def test_one_that_comes_back_to_itself_ends(store: Store) -> None:
 
 
 async def test_one_longer_than_anyone_wants_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert responses.LONGEST == 10_000
+    assert responses.MAX_CHAIN_LENGTH == 10_000
     longest = by_circle(1_250, 10_000)
     monkeypatch.setattr(responses, "LONGEST", longest)
-    monkeypatch.setattr(responses, "_CHAIN", responses._walk())
+    monkeypatch.setattr(responses, "_CHAIN", responses._chain_statement())
     kept = store.responses
     rows = [response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(longest + 3)]
     await asyncio.gather(*map(kept.put, rows))

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.errors import RequestError
-from pellucid.storage import AlreadyStored, ChatBusy, ChatGone, ChatMoved, Store, StoredChat, StoredResponse
-from pellucid.storage.responses import GRACE
+from pellucid.storage import AlreadyStored, ChatBusy, ChatMoved, ChatNotFound, Store, StoredChat, StoredResponse
+from pellucid.storage.responses import GRACE_SHARE
 from tests.storage.storage_kit import Clock, opened, response
 
 pytestmark = pytest.mark.anyio
@@ -95,7 +95,7 @@ async def test_what_is_refused_leaves_nothing_and_hinders_nobody(store: Store) -
         store.chats.begin_turn(chat("chat_3"), turn("evt_1", chat="chat_3"), 1),
         return_exceptions=True,
     )
-    assert [type(outcome) for outcome in outcomes] == [ChatBusy, type(None), ChatGone, AlreadyStored, AlreadyStored]
+    assert [type(outcome) for outcome in outcomes] == [ChatBusy, type(None), ChatNotFound, AlreadyStored, AlreadyStored]
     busy, _, gone, *_ = outcomes
     assert isinstance(busy, RequestError)
     assert isinstance(gone, RequestError)
@@ -190,7 +190,7 @@ async def test_the_last_touched_comes_first_and_pages_are_stable(store: Store) -
         seen += [found.chat.id for found in page.chats]
         if not page.has_more:
             break
-        after = page.last
+        after = page.next_cursor
         if len(seen) == 4:
             # What is touched now, be it where the page ended, comes first for whoever begins anew.
             there = await store.chats.get("ann", seen[-1])
@@ -208,7 +208,7 @@ async def test_what_is_deleted_is_gone_and_its_end_is_nowhere(store: Store) -> N
     await say(store, turn("other", chat="chat_2"))
     gone = await store.chats.delete("ann", "chat_1")
     assert gone is not None
-    assert {row.id: row.finished for row in gone} == {"a": True, "b": True, "b2": True, "c": False}
+    assert {row.id: row.is_finished for row in gone} == {"a": True, "b": True, "b2": True, "c": False}
     assert {row.owner for row in gone} == {"ann"}
     assert await store.chats.delete("ann", "chat_1") is None
     assert await store.responses.finish(turn("c", "b2", status="completed"), ["item c"], 1) is False
@@ -241,9 +241,9 @@ async def test_a_chat_lives_as_long_as_its_longest_lived_turn(store: Store, cloc
     clock.now += 500
     assert await store.chats.get("ann", "chat_1") is None
     assert await listed(store) == await listed(store, "About") == []
-    with pytest.raises(ChatGone):
+    with pytest.raises(ChatNotFound):
         await store.chats.begin_turn(there, turn("c", "b"), 1)
-    clock.now += 1_000 * GRACE
+    clock.now += 1_000 * GRACE_SHARE
     assert await store.expire(clock.now) == 3
     await store.chats.begin_turn(chat(), turn("a"), 1)  # the ids are free
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pellucid.storage import ConversationEntry, Store, StoredChat, StoredConversation, open_store, sqlite
-from tests.storage.space_store_kit import OWNER, ROOM, append, room, said, who
+from tests.storage.space_store_kit import OWNER, ROOM, append, stored_envelope, stored_participant, stored_space
 from tests.storage.storage_kit import Clock, response
 from tests.waiting import eventually
 
@@ -103,11 +103,11 @@ async def test_a_chat(tmp_path: Path, clock: Clock, way: str) -> None:
 @pytest.mark.parametrize("way", ["erased", "recorded", "removed"])
 async def test_what_was_said_in_a_space(tmp_path: Path, clock: Clock, way: str) -> None:
     async def put(store: Store) -> None:
-        await store.spaces.put(room(), [who("ann")])
-        await store.spaces.append(append([said(1, TEXT * 300), said(2, "stays")], 0))
+        await store.spaces.put(stored_space(), [stored_participant("ann")])
+        await store.spaces.append(append([stored_envelope(1, TEXT * 300), stored_envelope(2, "stays")], 0))
 
     ways: dict[str, Way] = {
-        "erased": lambda store, _: store.spaces.erase(OWNER, ROOM, [1], at=2_000),
+        "erased": lambda store, _: store.spaces.erase(OWNER, ROOM, [1], at_ms=2_000),
         "recorded": lambda store, _: store.record.erase(OWNER, f"space:{ROOM}", ["1"]),
         "removed": lambda store, _: store.spaces.remove(OWNER, ROOM),
     }
@@ -119,14 +119,14 @@ async def test_a_reader_in_the_way_is_waited_for_and_disturbs_nobody(
 ) -> None:
     kept = tmp_path / "kept.db"
     tries = 0
-    carry_over = sqlite.Forgetting.carry_over
+    carry_over = sqlite.WalTruncation.truncate
 
-    def counted(self: sqlite.Forgetting, connection: sqlite3.Connection, usual_seconds: float) -> None:
+    def counted(self: sqlite.WalTruncation, connection: sqlite3.Connection, usual_seconds: float) -> None:
         nonlocal tries
         carry_over(self, connection, usual_seconds)
         tries += 1
 
-    monkeypatch.setattr(sqlite.Forgetting, "carry_over", counted)
+    monkeypatch.setattr(sqlite.WalTruncation, "carry_over", counted)
     store = await open_store(f"sqlite:///{kept}", clock=clock)
     reader = sqlite3.connect(kept, isolation_level=None)
     try:

@@ -19,7 +19,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from pellucid import storage
 from pellucid.storage import StoredChat, StoredSpace, StoreError, open_store
-from pellucid.storage.migrate import DIALECTS, HEAD, migration, upgrade
+from pellucid.storage.migrate import DIALECTS, HEAD_VERSION, alembic_statements, migration_statements
 from pellucid.storage.tables import metadata
 from tests.empty_stores import SHARED
 from tests.service_postgres import PostgresServer
@@ -78,7 +78,9 @@ def test_several_processes_start_at_once(url: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 async def test_an_empty_database_gets_what_all_migrations_say(dialect: str) -> None:
-    assert migration(dialect, None) == upgrade(dialect, None), "python -m pellucid.storage.migrate writes it anew"
+    assert migration_statements(dialect, None) == alembic_statements(dialect, None), (
+        "python -m pellucid.storage.migrate writes it anew"
+    )
 
 
 async def test_a_store_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_the_migrations_make_the_tables_in_postgresql() -> None:
     dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
     tables = metadata.sorted_tables
     wanted = [CreateTable(table) for table in tables] + [CreateIndex(i) for table in tables for i in table.indexes]
-    made = {" ".join(statement.split()) for statement in migration("postgresql", None)}
+    made = {" ".join(statement.split()) for statement in migration_statements("postgresql", None)}
     for ddl in wanted:
         text = " ".join(str(ddl.compile(dialect=dialect)).split())
         for table, column in ADDED:
@@ -215,5 +217,5 @@ def test_the_migrations_make_the_tables_in_postgresql() -> None:
 def test_one_that_is_up_to_date_is_left_as_it_is() -> None:
     versions = (Path(storage.__file__).parent / "migrations" / "versions").glob("v*.py")
     newest = max(path.name[1:5] for path in versions)
-    assert newest == HEAD
-    assert migration("sqlite", newest) == migration("postgresql", newest) == ()
+    assert newest == HEAD_VERSION
+    assert migration_statements("sqlite", newest) == migration_statements("postgresql", newest) == ()

@@ -15,18 +15,18 @@ from msgspec.structs import replace
 from pellucid.errors import PellucidError
 from pellucid.storage import (
     AlreadyStored,
-    BrokenChain,
     ChatBusy,
-    ChatGone,
+    ChatNotFound,
     ConversationEntry,
+    PreviousResponseGone,
     Store,
     StoredChat,
     StoredConversation,
     StoredResponse,
     open_store,
 )
-from pellucid.storage.responses import GRACE
-from pellucid.storage.search import folded
+from pellucid.storage.responses import GRACE_SHARE
+from pellucid.storage.search import fold_text
 from tests.storage.storage_kit import Clock
 
 
@@ -86,7 +86,7 @@ class Model:
 
     def lengthen(self, response: StoredResponse) -> None:
         until = math.inf if response.expires_at is None else response.expires_at
-        longer = until + max(0, until - self.clock.now) * GRACE
+        longer = until + max(0, until - self.clock.now) * GRACE_SHARE
         short: dict[str, StoredResponse] = {}
         previous = response.previous_id
         while previous is not None and previous not in short and (row := self.response(response.owner, previous)):
@@ -106,7 +106,7 @@ class Model:
     ) -> bool:
         key = response.owner, response.id
         row = self.responses.get(key)
-        if row is None or row.finished or self.fences[key] > fence:
+        if row is None or row.is_finished or self.fences[key] > fence:
             return False
         # What it was begun as, it stays.
         begun = ("created_at", "previous_id", "conversation_id", "background")
@@ -121,7 +121,7 @@ class Model:
 
     def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
         row = self.response(owner, id)
-        if row is None or row.finished or self.fences[owner, id] >= fence:
+        if row is None or row.is_finished or self.fences[owner, id] >= fence:
             return None
         self.fences[owner, id] = fence
         self.responses[owner, id] = replace(row, updated_at=self.clock.now)
@@ -129,7 +129,7 @@ class Model:
         return taken and replace(taken, text=self.texts.get((owner, id)))
 
     def unfinished(self, before: float) -> list[tuple[str, str, int]]:
-        rows = [row for row in self.responses.values() if self.there(row) and not row.finished]
+        rows = [row for row in self.responses.values() if self.there(row) and not row.is_finished]
         return sorted((row.id, row.owner, self.fences[row.owner, row.id]) for row in rows if row.updated_at < before)
 
     def get(self, owner: str, id: str, log: bool = False) -> StoredResponse | None:
@@ -144,7 +144,7 @@ class Model:
         while (previous := found[0].previous_id) is not None:
             row = self.response(owner, previous)
             if row is None:
-                raise BrokenChain(previous)
+                raise PreviousResponseGone(previous)
             if any(row.id == other.id for other in found):
                 raise Circle
             found.insert(0, replace(row, log=b""))
@@ -228,8 +228,8 @@ class Model:
             if key in self.chats:
                 raise AlreadyStored
         elif there is None:
-            raise ChatGone(chat.id)
-        elif there.head != chat.head or not self.responses[chat.owner, there.head].finished:
+            raise ChatNotFound(chat.id)
+        elif there.head != chat.head or not self.responses[chat.owner, there.head].is_finished:
             raise ChatBusy
         self.put(row, [], [], fence)
         self.chats[key] = replace(there or replace(chat, updated_at=0.0, expires_at=0.0), head=row.id)
@@ -274,7 +274,7 @@ class Model:
         gone = self.turns_of(owner, id)
         for row in gone:
             self.forget(owner, row.id)
-        return {(row.id, row.finished) for row in gone}
+        return {(row.id, row.is_finished) for row in gone}
 
     def turns(self, owner: str, id: str, head: str | None) -> list[StoredResponse] | None:
         chat = self.chat(owner, id)
@@ -297,7 +297,7 @@ class Model:
     def listed(self, owner: str, query: str | None) -> list[StoredChat]:
         def holds(chat: StoredChat) -> bool:
             texts = [self.texts.get((owner, row.id), "") for row in self.turns_of(owner, chat.id) if self.there(row)]
-            return not query or any(folded(query) in folded(text) for text in (chat.title, *texts))
+            return not query or any(fold_text(query) in fold_text(text) for text in (chat.title, *texts))
 
         mine = [chat for chat in self.chats.values() if self.chat(owner, chat.id) is not None and chat.owner == owner]
         chats = [chat for chat in mine if holds(chat)]
@@ -452,7 +452,7 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
 
     async def delete_chat(owner: str, id: str) -> set[tuple[str, bool]] | None:
         gone = await store.chats.delete(owner, id)
-        return None if gone is None else {(row.id, row.finished) for row in gone}
+        return None if gone is None else {(row.id, row.is_finished) for row in gone}
 
     async def listed(owner: str, query: str | None) -> list[StoredChat]:
         chats: list[StoredChat] = []
@@ -503,16 +503,16 @@ async def play(store: Store, clock: Clock, program: list[tuple[Any, ...]]) -> No
         expected: Any = None
         try:
             expected = getattr(model, name)(*given)
-        except BrokenChain as broken:
-            expected = broken.missing
+        except PreviousResponseGone as broken:
+            expected = broken.missing_id
         except PellucidError as error:
             expected = type(error)
         except Circle:
             expected = "conversation_too_long"
         try:
             got = await (calls.get(name) or getattr(kept, name))(*given)
-        except BrokenChain as broken:
-            got = broken.missing
+        except PreviousResponseGone as broken:
+            got = broken.missing_id
         except PellucidError as error:
             got = error.info.code if expected == error.info.code else type(error)
         assert got == expected, (name, given)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pellucid.envelopes.reasoning import Names
+from pellucid.envelopes.reasoning import NameSet
 from pellucid.errors import PellucidError
 from pellucid.storage import (
     Chats,
@@ -24,7 +24,7 @@ from pellucid.storage import (
     StoredKey,
     StoredResponse,
 )
-from tests.storage.space_store_kit import append, room, said, who
+from tests.storage.space_store_kit import append, stored_envelope, stored_participant, stored_space
 from tests.storage.storage_kit import Clock, response
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,7 @@ METHODS: dict[str, Asking] = {
     "Responses.begin": lambda store, owner, id: store.responses.begin(begun(id, owner), 1),
     "Responses.finish": lambda store, owner, id: store.responses.finish(response(id, owner), ["item"], 99),
     "Responses.take_over": lambda store, owner, id: store.responses.take_over(owner, id, 99),
-    "Responses.hold": lambda store, owner, id: store.responses.hold(owner, id, 99),
+    "Responses.hold": lambda store, owner, id: store.responses.touch(owner, id, 99),
     "Responses.get": lambda store, owner, id: store.responses.get(owner, id, log=True),
     "Responses.chain": lambda store, owner, id: store.responses.chain(owner, id),
     "Responses.delete": lambda store, owner, id: store.responses.delete(owner, id),
@@ -78,22 +78,26 @@ METHODS: dict[str, Asking] = {
     "Chats.delete": lambda store, owner, id: store.chats.delete(owner, id),
     "Chats.turns": lambda store, owner, id: store.chats.turns(owner, id, f"turn-{id}"),
     "Chats.siblings": lambda store, owner, id: store.chats.siblings(owner, id),
-    "Spaces.add": lambda store, owner, id: store.spaces.add(owner, id, [who("mine")]),
+    "Spaces.add": lambda store, owner, id: store.spaces.add(owner, id, [stored_participant("mine")]),
     "Spaces.participants": lambda store, owner, id: store.spaces.participants(owner, id),
     "Spaces.list": lambda store, owner, id: store.spaces.list(owner),
     "Spaces.remove": lambda store, owner, id: store.spaces.remove(owner, id),
     "Spaces.head": lambda store, owner, id: store.spaces.head(owner, id),
-    "Spaces.append": lambda store, owner, id: store.spaces.append(append([said(2)], 1, owner=owner, space=id)),
+    "Spaces.append": lambda store, owner, id: store.spaces.append(
+        append([stored_envelope(2)], 1, owner=owner, space=id)
+    ),
     "Spaces.page": lambda store, owner, id: store.spaces.page(owner, id),
-    "Spaces.one": lambda store, owner, id: store.spaces.one(owner, id, 1),
-    "Spaces.by_id": lambda store, owner, id: store.spaces.by_id(owner, id, "msg-1"),
-    "Spaces.about": lambda store, owner, id: store.spaces.about(owner, id, ["trigger"]),
-    "Spaces.opened": lambda store, owner, id: store.spaces.opened(owner, id),
-    "Spaces.since": lambda store, owner, id: store.spaces.since(owner, id, 2),
-    "Spaces.known": lambda store, owner, id: store.spaces.known(owner, id, Names(frozenset({"msg-1"}), frozenset("p"))),
+    "Spaces.one": lambda store, owner, id: store.spaces.get_envelope(owner, id, 1),
+    "Spaces.by_id": lambda store, owner, id: store.spaces.get_envelope_by_id(owner, id, "msg-1"),
+    "Spaces.about": lambda store, owner, id: store.spaces.find_correlated(owner, id, ["trigger"]),
+    "Spaces.opened": lambda store, owner, id: store.spaces.find_openers(owner, id),
+    "Spaces.since": lambda store, owner, id: store.spaces.first_seq_since(owner, id, 2),
+    "Spaces.known": lambda store, owner, id: store.spaces.existing_names(
+        owner, id, NameSet(frozenset({"msg-1"}), frozenset("p"))
+    ),
     "Spaces.search": lambda store, owner, id: store.spaces.search(owner, id, "their"),
     "Spaces.state": lambda store, owner, id: store.spaces.state(owner, id),
-    "Spaces.erase": lambda store, owner, id: store.spaces.erase(owner, id, [1], at=1),
+    "Spaces.erase": lambda store, owner, id: store.spaces.erase(owner, id, [1], at_ms=1),
     "Keys.list": lambda store, owner, id: store.keys.list(owner),
     "Store.erase": lambda store, owner, id: store.erase(owner),
 }
@@ -126,8 +130,8 @@ async def fill(store: Store) -> None:
     await store.conversations.create(talk("talk", "ann"))
     await store.conversations.append("ann", "talk", [entry("entry-talk")])
     await METHODS["Chats.begin_turn"](store, "ann", "chat")
-    await store.spaces.put(room(), [who("ann")])
-    theirs = said(1, "their words", path="p", role="opens", correlation_id=("trigger",))
+    await store.spaces.put(stored_space(), [stored_participant("ann")])
+    theirs = stored_envelope(1, "their words", path="p", role="opens", correlation_id=("trigger",))
     await store.spaces.append(append([theirs], 0, state=b"theirs"))
     await store.keys.add(StoredKey(id="key", hash=b"hash", owner="ann", name="n", created_at=1.0))
 

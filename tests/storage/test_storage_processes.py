@@ -54,7 +54,7 @@ def test_four_write_at_once(tmp_path: Path) -> None:
                 for number in range(EACH):
                     row = await store.responses.get("ann", f"resp_{name}_{number}")
                     assert row is not None
-                    assert row.finished
+                    assert row.is_finished
                     assert await store.responses.find_item("ann", f"msg_{name}_{number}") == row.id
 
     asyncio.run(check())

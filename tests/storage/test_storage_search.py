@@ -17,10 +17,10 @@ from pellucid.emit import Emitter
 from pellucid.events import RunEndEvent
 from pellucid.parts import Origin
 from pellucid.runs import Batch
-from pellucid.runs.stored_run import finished
+from pellucid.runs.stored_run import build_finished_run
 from pellucid.storage import Store, StoredChat, open_store, search, tables
-from pellucid.storage.statement import Op, Params, each
-from pellucid.storage.statement import given as parameter
+from pellucid.storage.statement import Operation, Params, for_each
+from pellucid.storage.statement import param as parameter
 from tests.service_postgres import PostgresServer
 from tests.storage.storage_kit import opened, response
 
@@ -35,26 +35,26 @@ PIECES = [
 texts = st.lists(st.sampled_from(PIECES), min_size=1, max_size=12).map("".join)
 
 
-def _add(texts: list[search.Text]) -> Op[None]:
-    return search.add(texts)
+def _add(texts: list[search.Text]) -> Operation[None]:
+    return search.insert_texts(texts)
 
 
-_ADD_EACH = each(_add)
+_ADD_EACH = for_each(_add)
 T = tables.texts
-NEWEST = search.finding(
+NEWEST = search.search_query(
     [T.c.id],
     lambda matched: matched.texts.order_by(matched.number.desc()).limit(parameter("most", sa.BigInteger)),
 )
 
 
-def _newest(params: Params) -> Op[list[str]]:
-    rows = yield NEWEST.ask(params)
+def _newest(params: Params) -> Operation[list[str]]:
+    rows = yield NEWEST.bind(params)
     return [row[0] for row in rows]
 
 
 async def newest(store: Store, owner: str, query: str, most: int = 100) -> list[str]:
     """As a room would ask: the newest that hold it."""
-    params = {**search.asked(owner, "room", query), "most": most}
+    params = {**search.search_params(owner, "room", query), "most": most}
     return await store._database.read(_newest, params)
 
 
@@ -81,8 +81,8 @@ def test_what_is_there_is_found_and_nothing_else(url: str) -> None:
                 at = data.draw(st.integers(0, len(text) - 1))
                 queries.append(text[at : at + data.draw(st.integers(1, 9))])
             for query in queries:
-                needle = search.folded(query)
-                expected = [str(n) for n in range(len(kept)) if needle in search.folded(kept[n])]
+                needle = search.fold_text(query)
+                expected = [str(n) for n in range(len(kept)) if needle in search.fold_text(kept[n])]
                 assert runner.run(newest(store, owner, query)) == expected[::-1], (kept, query)
 
         try:
@@ -159,7 +159,7 @@ def test_a_snippet_shows_where_it_is(text: str, query: str, snippet: str) -> Non
 @pytest.mark.parametrize("marks", ["\u0300\u0316", "\u0344", "\uff9e\u0316"])
 def test_marks_without_end_are_put_in_order_few_at_a_time(marks: str) -> None:
     """To order them all takes the square of the time: one such text would stop the server for minutes."""
-    kept = search.folded(f"zo{marks * 90_000} needle")
+    kept = search.fold_text(f"zo{marks * 90_000} needle")
     runs = re.findall(r"[\u0300-\u036f\u3099]+", kept.replace("\N{COMBINING GRAPHEME JOINER}", " "))
     assert len(runs) > 1000
     assert max(map(len, runs)) <= 64
@@ -168,18 +168,18 @@ def test_marks_without_end_are_put_in_order_few_at_a_time(marks: str) -> None:
 
 
 def test_as_many_marks_as_anybody_writes_have_no_order() -> None:
-    assert search.folded("a" + "\u0300\u0316" * 15) == search.folded("a" + "\u0316\u0300" * 15)
-    assert "\N{COMBINING GRAPHEME JOINER}" not in search.folded("a" + "\u0316" * 30)
+    assert search.fold_text("a" + "\u0300\u0316" * 15) == search.fold_text("a" + "\u0316\u0300" * 15)
+    assert "\N{COMBINING GRAPHEME JOINER}" not in search.fold_text("a" + "\u0316" * 30)
 
 
 @pytest.mark.parametrize("filling", ["x", "é ", "ﷺ é "])
 async def test_what_lies_far_back_is_not_found(store: Store, filling: str) -> None:
     """The texts are whole all the same."""
     text = f"needle {filling * 500_000} thimble"
-    assert len(search.folded(text, search.SEARCHED)) == search.SEARCHED
-    beginning = search.folded(text[: 2 * search.SEARCHED])[: search.SEARCHED]
-    assert search.folded(text, search.SEARCHED)[:-1] == beginning[:-1]
-    await put(store, "ann", text, f"{filling * (search.SEARCHED // 40 // len(filling))} thimble")
+    assert len(search.fold_text(text, search.MAX_SEARCHED_CHARS)) == search.MAX_SEARCHED_CHARS
+    beginning = search.fold_text(text[: 2 * search.MAX_SEARCHED_CHARS])[: search.MAX_SEARCHED_CHARS]
+    assert search.fold_text(text, search.MAX_SEARCHED_CHARS)[:-1] == beginning[:-1]
+    await put(store, "ann", text, f"{filling * (search.MAX_SEARCHED_CHARS // 40 // len(filling))} thimble")
     assert await newest(store, "ann", "needle") == ["0"]
     assert await newest(store, "ann", "thimble") == ["1"]
     assert search.snippet(text, "NEEDLE").startswith("needle")
@@ -187,8 +187,8 @@ async def test_what_lies_far_back_is_not_found(store: Store, filling: str) -> No
     assert await store._database.read(_text, None) == text
 
 
-def _text(_: None) -> Op[str | None]:
-    return (yield from search.text_of("ann", "room", "0"))
+def _text(_: None) -> Operation[str | None]:
+    return (yield from search.get_text("ann", "room", "0"))
 
 
 async def test_a_snippet_is_of_the_newest_turn_that_holds_it(store: Store) -> None:
@@ -204,7 +204,7 @@ async def test_a_snippet_is_of_the_newest_turn_that_holds_it(store: Store) -> No
     assert [found.snippet for found in (await store.chats.list("ann")).chats] == [None]
 
 
-def _said() -> Iterator[Any]:
+def _envelope() -> Iterator[Any]:
     emitter = Emitter(Origin("p", "chat", "m"))
     emitter.start()
     emitter.thinking("r", "What I think of it")
@@ -214,7 +214,7 @@ def _said() -> Iterator[Any]:
 
 
 def test_what_was_thought_is_not_to_be_found() -> None:
-    events = [*_said(), RunEndEvent("completed")]
+    events = [*_envelope(), RunEndEvent("completed")]
     row = response(status="in_progress", text="What was asked")
-    assert finished(row, [Batch(2_000, events)]).row.text == "What was asked\n\nFirst this."
-    assert finished(response(status="in_progress"), [Batch(2_000, events)]).row.text is None
+    assert build_finished_run(row, [Batch(2_000, events)]).row.text == "What was asked\n\nFirst this."
+    assert build_finished_run(response(status="in_progress"), [Batch(2_000, events)]).row.text is None

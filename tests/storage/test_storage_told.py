@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pellucid.storage import AlreadyStored, StoreError, errors, sqlite
-from pellucid.storage.errors import OutageLog, Refused, Unanswered
+from pellucid.storage.errors import OutageLog, StatementFailed, StoreUnavailable
 from tests.service_postgres import postgres
-from tests.storage.space_store_kit import OWNER, ROOM, a_room, append, said
+from tests.storage.space_store_kit import OWNER, ROOM, append, space_in_store, stored_envelope
 from tests.storage.storage_kit import Clock, opened, response
 
 pytestmark = pytest.mark.anyio
@@ -30,13 +30,13 @@ async def test_a_full_store_is_told_once_and_so_is_that_it_is_not_full_any_more(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(errors, "SETTLED", 0.0)
-    async with a_room(f"sqlite:///{tmp_path}/store.db") as store:
+    async with space_in_store(f"sqlite:///{tmp_path}/store.db") as store:
         writer: sqlite3.Connection = store._database._writer  # type: ignore[attr-defined]
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count = {pages}")
         for _ in range(2):
             done = await asyncio.gather(
-                *(store.spaces.append(append([said(1, "marmalade " * 10_000)], 0)) for _ in range(8)),
+                *(store.spaces.append(append([stored_envelope(1, "marmalade " * 10_000)], 0)) for _ in range(8)),
                 return_exceptions=True,
             )
             assert all(isinstance(one, StoreError) and one.info.code == "storage_unavailable" for one in done)
@@ -44,7 +44,7 @@ async def test_a_full_store_is_told_once_and_so_is_that_it_is_not_full_any_more(
         assert lines(caplog) == [STOPPED]
         writer.execute("PRAGMA max_page_count = 1000000")
         for seq in (1, 2):
-            await store.spaces.append(append([said(seq)], seq - 1))
+            await store.spaces.append(append([stored_envelope(seq)], seq - 1))
         assert lines(caplog) == [STOPPED, AGAIN]
 
 
@@ -102,11 +102,11 @@ def test_one_that_answers_every_other_time_is_not_told_each_time(caplog: pytest.
                 raise error
 
     for _ in range(50):
-        asked(Unanswered(cause="SQLITE_FULL"))
+        asked(StoreUnavailable(cause="SQLITE_FULL"))
         asked()
-        clock.now += errors.SETTLED / 2
+        clock.now += errors.RECOVERY_SECONDS / 2
     assert lines(caplog) == [STOPPED]
-    clock.now += errors.SETTLED
+    clock.now += errors.RECOVERY_SECONDS
     asked()
     asked()
     assert lines(caplog) == [STOPPED, AGAIN]
@@ -115,5 +115,5 @@ def test_one_that_answers_every_other_time_is_not_told_each_time(caplog: pytest.
     asked(StoreError("the store is closed"))
     assert lines(caplog) == []
     for _ in range(3):
-        asked(Refused(cause="SQLITE_ERROR"))
+        asked(StatementFailed(cause="SQLITE_ERROR"))
     assert lines(caplog) == [("WARNING", "the store failed: SQLITE_ERROR")]

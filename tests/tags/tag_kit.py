@@ -25,7 +25,7 @@ class Options(TypedDict, total=False):
     thinking: bool
     prefill: str
     stray: Literal["drop", "keep"]
-    auto_cap: int
+    max_undecided_chars: int
 
 
 def merge(spans: Iterable[Span]) -> Merged:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.tags import DROP, TEXT, Harmony, Span
-from pellucid.tags.harmony import HEADER_CAP
+from pellucid.tags.harmony import MAX_HEADER_CHARS
 from tests.cases import Cases
 from tests.examples import by_circle, many
 from tests.tags.tag_kit import divisions, input_of, parse_harmony, run_harmony
@@ -135,7 +135,7 @@ def test_work_is_linear(start: str) -> None:
             with case(unit):
                 for at in range(0, len(text), 3):
                     parser.feed(text[at : at + 3])
-                    assert len(parser._pending) <= HEADER_CAP
+                    assert len(parser._pending) <= MAX_HEADER_CHARS
                 parser.end()
                 assert input_of(run_harmony([text])) == text
 
@@ -281,7 +281,7 @@ def test_header_without_message_token() -> None:
     assert parse_harmony("<|channel|>final Hello.") == [("drop", "<|channel|>final"), ("text", " Hello.")]
     thought = "<|channel|>analysis " + "We need to think. " * 60
     assert [kind for kind, _ in parse_harmony(thought)] == ["open", "thinking"]
-    noise = "<|channel|>" + "x" * HEADER_CAP
+    noise = "<|channel|>" + "x" * MAX_HEADER_CHARS
     assert parse_harmony(noise) == [("text", noise)]
 
 

@@ -45,7 +45,7 @@ def texts(draw: st.DrawFn) -> tuple[str, str, Options]:
         "position": draw(st.sampled_from([None, "start", "anywhere"])),
         "thinking": draw(st.booleans()),
         "stray": draw(st.sampled_from(["drop", "keep"])),
-        "auto_cap": draw(st.sampled_from([10, 40, 1000])),
+        "max_undecided_chars": draw(st.sampled_from([10, 40, 1000])),
         "prefill": draw(st.sampled_from(["", "", "", markers[0], "x\n" + markers[0] + "\n", "Well, "])),
     }
     return text, name, options
@@ -259,9 +259,11 @@ def test_case_4_auto_waits_for_a_marker() -> None:
 
 
 def test_case_4_auto_is_capped() -> None:
-    assert split("0123456789</think>b", implicit_start="auto", auto_cap=10) == [("text", "0123456789</think>b")]
-    assert split("0</think>b", implicit_start="auto", auto_cap=10)[1] == ("thinking", "0")
-    splitter = Splitter(implicit_start="auto", auto_cap=10)
+    assert split("0123456789</think>b", implicit_start="auto", max_undecided_chars=10) == [
+        ("text", "0123456789</think>b")
+    ]
+    assert split("0</think>b", implicit_start="auto", max_undecided_chars=10)[1] == ("thinking", "0")
+    splitter = Splitter(implicit_start="auto", max_undecided_chars=10)
     assert splitter.feed("0123456789") == [Span(TEXT, "0123456789")]
 
 

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from pellucid.telemetry.lines import Line, formatter
+from pellucid.telemetry.lines import LogLine, formatter
 from tests.scripted import Call, Script, Upstream, delta
 from tests.scripted.gateway import Served, serve
 
@@ -27,7 +27,7 @@ def broken(words: str) -> str:
     raise RuntimeError(words)
 
 
-class Heard(logging.Handler):
+class CapturedTelemetry(logging.Handler):
     """All that a gateway tells about itself."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Heard(logging.Handler):
     def lines(self) -> list[dict[str, Any]]:
         """The fields of the lines about requests and runs."""
         lines = [record.args[0] for record in self.records if isinstance(record.args, tuple) and record.args]
-        return [{"what": line.what, **line.fields} for line in lines if isinstance(line, Line)]
+        return [{"what": line.event, **line.fields} for line in lines if isinstance(line, LogLine)]
 
     @property
     def spans(self) -> list[ReadableSpan]:
@@ -58,8 +58,8 @@ class Heard(logging.Handler):
 
 
 @contextmanager
-def listening(config: dict[str, Any]) -> Iterator[tuple[Served, Heard]]:
-    heard = Heard()
+def listening(config: dict[str, Any]) -> Iterator[tuple[Served, CapturedTelemetry]]:
+    heard = CapturedTelemetry()
     root, ours = logging.getLogger(), logging.getLogger("pellucid")
     before = root.level, ours.level
     root.addHandler(heard)

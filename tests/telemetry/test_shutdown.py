@@ -13,7 +13,7 @@ import pytest
 
 from pellucid.errors import ErrorInfo
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.runs.detached import Detached
+from pellucid.runs.detached import DetachedRuns
 from tests.cli.in_process import ServeThread
 from tests.scripted import Call, Gateway, Upstream, delta
 from tests.scripted.gateway import events_of
@@ -118,13 +118,13 @@ def test_what_does_not_end_in_time_says_why(
     process_state: pytest.MonkeyPatch, serve: ServeThread, upstream: Upstream
 ) -> None:
     tap = Tap(upstream)
-    close, waits = Detached.aclose, list[float]()
+    close, waits = DetachedRuns.aclose, list[float]()
 
-    async def aclose(runs: Detached, patience: float, why: ErrorInfo) -> None:
+    async def aclose(runs: DetachedRuns, patience: float, why: ErrorInfo) -> None:
         waits.append(patience)
         await close(runs, patience, why)
 
-    process_state.setattr(Detached, "aclose", aclose)
+    process_state.setattr(DetachedRuns, "aclose", aclose)
     with serve(config=config(upstream, shutdown_seconds=0.5)) as serving:
         gateway = Gateway(serving.port)
         with gateway.open(tap.model) as stream:

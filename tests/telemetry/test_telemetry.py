@@ -233,7 +233,8 @@ def test_each_turn_of_a_socket_is_a_request(upstream: Upstream) -> None:
 
 def test_without_anybody_to_tell_there_are_no_spans() -> None:
     assert (
-        Tracing().request("x", {}, {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}) is None
+        Tracing().start_request("x", {}, {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"})
+        is None
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.scripted import Call, Script, Upstream
 from tests.scripted.gateway import Served
-from tests.telemetry.telemetry_kit import Heard, listening
+from tests.telemetry.telemetry_kit import CapturedTelemetry, listening
 from tests.view.canary_wires import CANARIES, ERROR, Canary
 from tests.view.view_kit import SECRET, SUMMARY
 
@@ -34,7 +34,7 @@ async def talks_nonsense(call: Call) -> None:
     await call.answer(200, f"{SECRET}: {SECRET}\n\ndata: {SECRET}\n\n".encode(), "text/event-stream")
 
 
-def told(heard: Heard, gateway: Served) -> str:
+def told(heard: CapturedTelemetry, gateway: Served) -> str:
     """All that was told."""
     lines = "\n".join(heard.written)
     spans = "\n".join(span.to_json() for span in heard.spans)

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.telemetry.lines import Form, Line, formatter, request_id
-from pellucid.telemetry.names import tame
+from pellucid.telemetry.lines import LogFormat, LogLine, formatter, request_id
+from pellucid.telemetry.names import safe_id
 
 names = st.sampled_from(["path", "model", "owner"])
 values: st.SearchStrategy[Any] = st.one_of(
@@ -18,7 +18,7 @@ values: st.SearchStrategy[Any] = st.one_of(
 )
 
 
-def written(form: Form, message: str, *args: Any, error: BaseException | None = None) -> str:
+def written(form: LogFormat, message: str, *args: Any, error: BaseException | None = None) -> str:
     info = (type(error), error, error.__traceback__) if error is not None else None
     record = logging.LogRecord("pellucid", logging.INFO, "here", 1, message, args, info)
     return formatter(form).format(record)
@@ -26,13 +26,13 @@ def written(form: Form, message: str, *args: Any, error: BaseException | None = 
 
 @given(st.dictionaries(names, values))
 def test_nothing_that_is_told_begins_a_line_or_pretends_to_be_a_field(fields: dict[str, Any]) -> None:
-    text = written("text", "%s", Line("request", fields))
+    text = written("text", "%s", LogLine("request", fields))
     assert len(text.splitlines()) == 1
     told = {name: value for name, value in fields.items() if value is not None}
     # Each field once: a value that looks like one is in quotes.
     outside = [piece.split("=")[0] for piece in _unquoted(text).split(" ")[3:]]
     assert outside == list(told)
-    entry = json.loads(written("json", "%s", Line("request", fields)))
+    entry = json.loads(written("json", "%s", LogLine("request", fields)))
     assert {name: entry[name] for name in told} == {name: _as_json(value) for name, value in told.items()}
 
 
@@ -72,15 +72,15 @@ def test_the_request_stands_on_every_line() -> None:
     try:
         assert written("text", "something").endswith("something request_id=req_1")
         assert json.loads(written("json", "something"))["request_id"] == "req_1"
-        assert written("text", "%s", Line("run", {"request_id": "req_2"})).endswith(" run request_id=req_2")
+        assert written("text", "%s", LogLine("run", {"request_id": "req_2"})).endswith(" run request_id=req_2")
     finally:
         request_id.reset(token)
 
 
 @given(st.text())
 def test_an_id_of_somebody_elses_is_told_only_if_it_looks_like_one(text: str) -> None:
-    told = tame(text)
+    told = safe_id(text)
     assert told is None or (
         told == text and len(text) <= 128 and text.isascii() and " " not in text and text.isprintable()
     )
-    assert tame("req-A.b:c_1") == "req-A.b:c_1"
+    assert safe_id("req-A.b:c_1") == "req-A.b:c_1"

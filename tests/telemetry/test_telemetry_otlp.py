@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from pellucid.errors import ConfigError
 from pellucid.server.config import TelemetryConfig, check_config
-from pellucid.server.observe import exporting
+from pellucid.server.observe import create_tracer_provider
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import serve
 from tests.telemetry.telemetry_kit import config_of
@@ -76,4 +76,4 @@ def test_what_is_wrong_is_named_with_its_key(upstream: Upstream, monkeypatch: py
     assert [mistake.split(":")[0] for mistake in wrong.value.mistakes] == ["telemetry.log", "telemetry.otlp_endpoint"]
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(ConfigError, match=r"pellucid\[otel\]"):
-        exporting(TelemetryConfig(otlp_endpoint="http://127.0.0.1:9"))
+        create_tracer_provider(TelemetryConfig(otlp_endpoint="http://127.0.0.1:9"))

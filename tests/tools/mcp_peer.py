@@ -41,8 +41,8 @@ meeting: list[anyio.Event] = []
 """Calls of `meet` that wait for the others."""
 
 
-def text(said: str) -> types.TextContent:
-    return types.TextContent(type="text", text=said)
+def text(content: str) -> types.TextContent:
+    return types.TextContent(type="text", text=content)
 
 
 async def list_tools(_: Any, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:

@@ -19,15 +19,15 @@ from pellucid.parts import Image, RetryPromptPart, ToolCallPart, ToolReturnPart
 from pellucid.settings import ToolDefinition
 from pellucid.tools import (
     AnyTool,
-    Attempts,
+    ExecutionOptions,
+    FailureCounter,
     ModelRetry,
-    Rules,
     RunContext,
-    ServerTools,
+    ServerToolset,
     Tool,
-    Toolbox,
     ToolFailed,
-    call_all,
+    Toolset,
+    call_tools,
     load_tools,
 )
 from tests.waiting import LIMIT_SECONDS, loop_turns
@@ -111,7 +111,7 @@ TOLD: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("parallel", [True, False])
 async def test_no_tool_of_a_server_ends_a_run(parallel: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    tools = ServerTools(EVERY, timeout=LIMIT_SECONDS, parallel=parallel)
+    tools = ServerToolset(EVERY, timeout=LIMIT_SECONDS, parallel=parallel)
     assert tools.names == set(TOLD)
     assert [definition.name for definition in tools.definitions] == list(TOLD)
     results = await tools.call(calls(*TOLD), CONTEXT)
@@ -131,7 +131,7 @@ async def test_whoever_cancels_the_run_cancels_its_tools() -> None:
 
     for count in (1, 2):
         running.clear()
-        task = asyncio.create_task(ServerTools([slow]).call(calls(*["slow"] * count), CONTEXT))
+        task = asyncio.create_task(ServerToolset([slow]).call(calls(*["slow"] * count), CONTEXT))
         while len(running) < count:
             await loop_turns()
         task.cancel()
@@ -144,7 +144,7 @@ async def test_wrong_calls_are_told_however_often() -> None:
         return a
 
     wrong = [ToolCallPart("add", args, "1") for args in ('{"a": "x"}', "[]", "{", None, {"b": 1})]
-    results = await ServerTools([add]).call([*wrong, ToolCallPart("nothing", {}, "2")], CONTEXT)
+    results = await ServerToolset([add]).call([*wrong, ToolCallPart("nothing", {}, "2")], CONTEXT)
     assert all(isinstance(result, RetryPromptPart) for result in results)
 
 
@@ -165,24 +165,26 @@ def test_results_come_in_the_order_of_the_calls(names: list[str], parallel: bool
         await asyncio.sleep(0)
         running.remove("fine")
 
-    tools = ServerTools([Tool(alone, sequential=True), fine, breaks], parallel=parallel)
+    tools = ServerToolset([Tool(alone, sequential=True), fine, breaks], parallel=parallel)
     results = asyncio.run(tools.call(calls(*names), CONTEXT))
     assert [(result.tool_name, result.tool_call_id) for result in results] == [(n, str(i)) for i, n in enumerate(names)]
     assert all(r.outcome == "success" for r in results if isinstance(r, ToolReturnPart) and r.tool_name != "breaks")
 
 
 async def test_an_agent_s_rules_raise() -> None:
-    box = Toolbox([breaks, asks_again, fails, Tool(slow, timeout=0.05)], Rules(retries=1, timeout=LIMIT_SECONDS))
-    attempts = Attempts(lambda message, code, said: RuntimeError(f"{code}: {message}: {said}"))
+    box = Toolset(
+        [breaks, asks_again, fails, Tool(slow, timeout=0.05)], ExecutionOptions(max_retries=1, timeout=LIMIT_SECONDS)
+    )
+    attempts = FailureCounter(lambda message, code, said: RuntimeError(f"{code}: {message}: {said}"))
     with pytest.raises(ValueError, match="hunter2"):
-        await call_all(box, calls("breaks"), CONTEXT, attempts)
-    [failed] = await call_all(box, calls("fails"), CONTEXT, attempts)
+        await call_tools(box, calls("breaks"), CONTEXT, attempts)
+    [failed] = await call_tools(box, calls("fails"), CONTEXT, attempts)
     assert isinstance(failed, ToolReturnPart)
     assert failed.outcome == "failed"
     for name in ("asks_again", "slow"):
-        assert isinstance((await call_all(box, calls(name), CONTEXT, attempts))[0], RetryPromptPart)
+        assert isinstance((await call_tools(box, calls(name), CONTEXT, attempts))[0], RetryPromptPart)
         with pytest.raises(RuntimeError, match=r"retries: .* more than 1 times"):
-            await call_all(box, calls(name), CONTEXT, attempts)
+            await call_tools(box, calls(name), CONTEXT, attempts)
 
 
 async def test_functions_that_hang_keep_nobody_else_waiting() -> None:
@@ -191,7 +193,7 @@ async def test_functions_that_hang_keep_nobody_else_waiting() -> None:
     def waits() -> None:
         release.wait()
 
-    tools = ServerTools([Tool(waits, timeout=0.05), fine], timeout=LIMIT_SECONDS)
+    tools = ServerToolset([Tool(waits, timeout=0.05), fine], timeout=LIMIT_SECONDS)
     try:
         hung = await tools.call(calls(*["waits"] * 50), CONTEXT)
         assert {result.outcome for result in hung if isinstance(result, ToolReturnPart)} == {"failed"}
@@ -211,7 +213,7 @@ async def test_anything_with_the_right_members_is_a_tool() -> None:
         timeout = None
         sequential = False
 
-        def read(self, arguments: dict[str, Any]) -> Any:
+        def validate(self, arguments: dict[str, Any]) -> Any:
             return arguments
 
         async def call(self, context: RunContext[Any], arguments: Any) -> Any:
@@ -220,13 +222,13 @@ async def test_anything_with_the_right_members_is_a_tool() -> None:
     assert isinstance(Echo(), AnyTool)
     assert isinstance(Tool(fine), AnyTool)
     assert not isinstance(fine, AnyTool)
-    [result] = await ServerTools([Echo()]).call([ToolCallPart("echo", {"a": 1}, "7")], CONTEXT)
+    [result] = await ServerToolset([Echo()]).call([ToolCallPart("echo", {"a": 1}, "7")], CONTEXT)
     assert result.content == {"id": "7", "a": 1}
 
 
 def test_two_tools_of_one_name() -> None:
     with pytest.raises(RequestError, match="two tools with the name 'fine'"):
-        ServerTools([fine, Tool(breaks, name="fine")])
+        ServerToolset([fine, Tool(breaks, name="fine")])
 
 
 # --- registered by name ------------------------------------------------------------------------------------------
@@ -265,7 +267,7 @@ async def test_tools_are_found_by_name() -> None:
     tools = load_tools(["shop_tools:weather", "shop", "shop_tools:Class.inner"])
     assert [tool.name for tool in tools] == ["weather", "tide", "tide_2", "inner"]
     assert tools[0].definition.description == "Say the weather."
-    [result] = await ServerTools(tools).call([ToolCallPart("weather", {"city": "Lyon"}, "1")], CONTEXT)
+    [result] = await ServerToolset(tools).call([ToolCallPart("weather", {"city": "Lyon"}, "1")], CONTEXT)
     assert result.content == "rain"
 
 

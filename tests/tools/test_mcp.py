@@ -18,7 +18,7 @@ import pytest
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.errors import PellucidError, RequestError
 from pellucid.parts import Image, Text, ToolCallPart
-from pellucid.tools import RunContext, ServerTools, Tool, ToolFailed, gather
+from pellucid.tools import RunContext, ServerToolset, Tool, ToolFailed, collect_tools
 from pellucid.tools.mcp import MCPServer, MCPTool, tool_name
 from tests.tools.small_peer import NAMES, SmallHTTPPeer
 from tests.waiting import LIMIT_SECONDS, eventually, loop_turns, wait_until
@@ -114,7 +114,7 @@ async def test_what_a_server_offers_and_returns(server: MCPServer) -> None:
     assert add.definition.description == "It is add."
     assert add.definition.parameters["required"] == ["a", "b"]
     assert tools["two.parts"].name == "two_parts"
-    assert await add.call(CONTEXT, add.read({"a": 1, "b": 2})) == "3"
+    assert await add.call(CONTEXT, add.validate({"a": 1, "b": 2})) == "3"
     assert await server.call("shape", {}) == {"n": 1}
     assert await server.call("two.parts", {}) == "one\ntwo"
     said, picture, link = await server.call("picture", {})
@@ -166,7 +166,7 @@ async def test_server_tools_give_every_outcome_as_a_result_in_order(server: MCPS
         ToolCallPart("add", "not json", "5"),
         ToolCallPart("nothing", {}, "6"),
     ]
-    results = await ServerTools(list(tools.values()), timeout=LIMIT_SECONDS).call(calls, CONTEXT)
+    results = await ServerToolset(list(tools.values()), timeout=LIMIT_SECONDS).call(calls, CONTEXT)
     assert [result.tool_call_id for result in results] == list("123456")
     outcomes = [getattr(result, "outcome", "again") for result in results]
     assert outcomes == ["failed", "success", "failed", "failed", "again", "again"]
@@ -188,7 +188,7 @@ async def test_a_server_that_dies_in_mid_call_is_started_again_by_the_next() -> 
         assert first != second
         # One that went while nobody called is noticed without a call that fails.
         os.kill(int(second), 9)
-        await eventually(lambda: server._here() is None)
+        await eventually(lambda: server._live_session() is None)
         third = await server.call("pid", {})
         assert third not in (first, second)
         assert len(await server.tools()) == len(NAMES)
@@ -209,7 +209,7 @@ async def test_a_server_over_http_that_began_anew_is_given_the_call_again() -> N
 
 @pytest.mark.needs("long")
 async def test_a_server_over_http_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pellucid.tools.mcp._PAUSES", (3600.0, 3600.0))
+    monkeypatch.setattr("pellucid.tools.mcp._BACKOFF_SECONDS", (3600.0, 3600.0))
     peer = Http()
     try:
         async with MCPServer("peer", url=peer.url) as server:
@@ -227,7 +227,7 @@ async def test_a_server_over_http_that_died(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_a_server_that_cannot_be_reached_is_not_tried_again_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pellucid.tools.mcp._PAUSES", (3600.0, 3600.0))
+    monkeypatch.setattr("pellucid.tools.mcp._BACKOFF_SECONDS", (3600.0, 3600.0))
     peer = SmallHTTPPeer()
     async with MCPServer("peer", url=peer.url, connect_timeout=0.2) as server:
         assert "cannot be reached" in await failure(server, "add", a=1, b=1)  # its port is there, and nothing answers
@@ -240,8 +240,8 @@ async def test_a_server_that_cannot_be_reached_is_not_tried_again_for_a_while(mo
 
 def tried_again_after_its_pause(server: MCPServer) -> None:
     """Its pause is over."""
-    assert server._pause is not None
-    server._pause = (asyncio.get_running_loop().time(), *server._pause[1:])
+    assert server._backoff is not None
+    server._backoff = (asyncio.get_running_loop().time(), *server._backoff[1:])
 
 
 @pytest.mark.parametrize("peer", ["http", "http_json"])
@@ -357,13 +357,13 @@ async def test_tools_of_several_servers_have_names_of_their_own(http: Http, http
     three = MCPServer("three", url=http.url, allowed_tools=["env"])
     down = MCPServer("down", url="http://127.0.0.1:1/mcp")
     async with one, two, three, down:
-        tools = await gather([Tool(pid)], [one, two, three, down])
+        tools = await collect_tools([Tool(pid)], [one, two, three, down])
         assert [tool.name for tool in tools] == ["pid", "one_add", "one_pid", "two_add", "two_pid", "env"]
         [renamed] = [tool for tool in tools if tool.name == "two_add"]
         assert isinstance(renamed, MCPTool)
         assert await renamed.call(CONTEXT, {"a": 1, "b": 1}) == "2"
         with pytest.raises(PellucidError, match="'down'"):
-            await gather([], [down], required=True)
+            await collect_tools([], [down], required=True)
 
 
 def test_names_that_every_model_takes() -> None:

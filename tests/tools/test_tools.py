@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from pellucid.errors import RequestError
-from pellucid.tools import RunContext, Tool, shape_of
+from pellucid.tools import RunContext, Tool, type_adapter
 
 
 class Colour(enum.Enum):
@@ -71,9 +71,9 @@ CASES: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("type_", "value", "read"), CASES)
 def test_a_type_has_a_schema_that_is_whole_and_reads_what_fits(type_: Any, value: Any, read: Any) -> None:
-    shape = shape_of(type_)
+    shape = type_adapter(type_)
     jsonschema.Draft202012Validator.check_schema(shape.schema)
-    assert shape.read(value) == read
+    assert shape.validate(value) == read
     assert "$ref" not in shape.schema or "$defs" in shape.schema
     # Every reference has its definition, wherever it stands.
     names = {part.split('"')[0] for part in msgspec.json.encode(shape.schema).decode().split('"#/$defs/')[1:]}
@@ -83,12 +83,12 @@ def test_a_type_has_a_schema_that_is_whole_and_reads_what_fits(type_: Any, value
 @pytest.mark.parametrize(("type_", "value", "says"), [(int, "x", "int"), (Point, {}, "x"), (Tree, {}, "name")])
 def test_what_does_not_fit_says_what_and_where(type_: Any, value: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
-        shape_of(type_).read(value)
+        type_adapter(type_).validate(value)
 
 
 def test_a_type_that_json_cannot_carry() -> None:
     with pytest.raises(RequestError, match="JSON Schema"):
-        shape_of(threading.Thread)
+        type_adapter(threading.Thread)
 
 
 def test_the_words_come_from_the_docstring_in_each_of_its_styles() -> None:
@@ -133,7 +133,7 @@ def test_methods_positional_only_and_defaults_that_can_change() -> None:
 
     tool = Tool(Store().put)
     assert tool.definition.parameters["required"] == ["key"]
-    assert tool._signature.call(tool.read({"key": "k"})) == ("k", ["a"])
+    assert tool._signature.call(tool.validate({"key": "k"})) == ("k", ["a"])
 
 
 def test_a_context_is_not_the_model_s_business() -> None:
@@ -154,7 +154,7 @@ def test_whatever_a_model_writes_is_read_or_refused_in_words(arguments: dict[str
 
     said = "fine"
     try:
-        Tool(f).read(arguments)
+        Tool(f).validate(arguments)
     except ValueError as error:
         said = str(error)
     assert said

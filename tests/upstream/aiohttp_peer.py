@@ -19,12 +19,12 @@ from pellucid.upstream.client import retry
 from pellucid.upstream.errors import (
     InvalidResponse,
     NoResponse,
-    bad_url,
-    not_http,
+    bad_url_error,
+    not_http_error,
     origin_of,
-    timed_out,
-    truncated,
-    unreachable,
+    timeout_error,
+    truncated_error,
+    unreachable_error,
 )
 from pellucid.upstream.response import retry_after_of
 
@@ -47,7 +47,7 @@ class PeerClient:
         headers: Mapping[str, str],
         body: bytes,
         limits: Limits | None = None,
-        total: float | None = None,
+        total_seconds: float | None = None,
     ) -> PeerResponse:
         """POST `body` and wait for the response's head. Raises `ModelError`."""
         within = limits or self.limits
@@ -66,19 +66,25 @@ class PeerClient:
                 )
         except aiohttp.ConnectionTimeoutError as error:
             detail = f"no connection within {limits.connect:g} s"
-            raise NoResponse(unreachable(error, detail), where) from error
+            raise NoResponse(unreachable_error(error, detail), where) from error
         except TimeoutError as error:
-            raise ModelError(timed_out("first_byte_timeout", limits.first_byte), where=where) from error
+            raise ModelError(timeout_error("first_byte_timeout", limits.first_byte), address=where) from error
         except aiohttp.InvalidURL as error:
-            raise ModelError(bad_url(), where=where) from error
+            raise ModelError(bad_url_error(), address=where) from error
         except aiohttp.ServerDisconnectedError as error:
             if isinstance(error.message, str):
-                raise NoResponse(unreachable(error, "it closed the connection without an answer"), where) from error
-            raise ModelError(unreachable(error, "it closed the connection in mid-answer"), where=where) from error
+                raise NoResponse(
+                    unreachable_error(error, "it closed the connection without an answer"), where
+                ) from error
+            raise ModelError(
+                unreachable_error(error, "it closed the connection in mid-answer"), address=where
+            ) from error
         except aiohttp.ClientResponseError as error:
-            raise ModelError(not_http(InvalidResponse(" ".join(str(error.message).split()))), where=where) from error
+            raise ModelError(
+                not_http_error(InvalidResponse(" ".join(str(error.message).split()))), address=where
+            ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise NoResponse(unreachable(error), where) from error
+            raise NoResponse(unreachable_error(error), where) from error
         return PeerResponse(response, limits)
 
 
@@ -111,9 +117,9 @@ class PeerResponse:
             async with asyncio.timeout(patience):
                 data = await self._response.content.readany()
         except TimeoutError as error:
-            raise ModelError(timed_out(code, patience)) from error
+            raise ModelError(timeout_error(code, patience)) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise ModelError(truncated()) from error
+            raise ModelError(truncated_error()) from error
         self._has_begun = self._has_begun or bool(data)
         return data
 

@@ -130,7 +130,7 @@ async def test_one_lookup_serves_all_and_for_ten_seconds(monkeypatch: pytest.Mon
         await resolver.resolve("b.invalid", 80)
     assert await resolver.resolve("b.invalid", 80)  # what failed is asked again
     assert len(lookups) == 3
-    monkeypatch.setattr("pellucid.upstream.connecting._LOOKUP_SECONDS", -1.0)
+    monkeypatch.setattr("pellucid.upstream.connecting._LOOKUP_TTL_SECONDS", -1.0)
     await resolver.resolve("c.invalid", 80)
     await resolver.resolve("c.invalid", 80)
     assert len(lookups) == 5
@@ -268,8 +268,8 @@ async def test_a_certificate_that_is_not_good(certify: Certify, name: str, says:
         info = caught.value.info
         assert (info.kind, info.code) == ("unavailable", "unreachable")
         assert info.message == "the model's provider cannot be reached: no secure connection comes about"
-        assert says in (info.said or "")
-        assert str(server.port) not in (info.said or "")
+        assert says in (info.upstream_message or "")
+        assert str(server.port) not in (info.upstream_message or "")
         await client.aclose()
 
 
@@ -311,7 +311,7 @@ async def served(pool: Pool, server: RawServer, sent: bytes) -> None:
     peer.send(sent)
     await connection.send(b"POST / HTTP/1.1\r\n\r\n", b"")
     connection.receive(lambda data: None, lambda is_whole: None)
-    pool.put(connection)
+    pool.release(connection)
 
 
 @pytest.mark.parametrize(
@@ -335,11 +335,11 @@ async def test_a_connection_is_kept_as_long_as_the_server_says(
     pool = Pool()
     await served(pool, server, OK.replace(b"OK\r\n", b"OK\r\n" + header))
     ahead[0] = seconds - 0.1
-    kept = pool.take(endpoint)
+    kept = pool.acquire(endpoint)
     assert kept is not None
-    pool.put(kept)
+    pool.release(kept)
     ahead[0] = seconds
-    assert pool.take(endpoint) is None
+    assert pool.acquire(endpoint) is None
     await server.peers[-1].left()
     pool.close()
 

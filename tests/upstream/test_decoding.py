@@ -172,4 +172,4 @@ def test_many_members_are_taken_a_few_at_a_time() -> None:
         piece, has_more = decompressor.next_slice()
         rest.append(piece)
     assert b"".join(rest) == b"a" * 968
-    assert decompressor.is_whole
+    assert decompressor.is_complete

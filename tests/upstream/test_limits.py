@@ -10,7 +10,7 @@ import pytest
 
 from pellucid.errors import ErrorInfo
 from pellucid.upstream import Limits
-from pellucid.upstream.limits import Watch
+from pellucid.upstream.limits import Watchdog
 
 LIMITS = Limits(first_byte=60.0, idle=20.0)
 
@@ -24,7 +24,7 @@ class Body:
         self.errors: list[ErrorInfo] = []
         self.timers: list[tuple[float, Timer]] = []
         monkeypatch.setattr(asyncio, "get_running_loop", lambda: self)
-        self.watch = Watch(self, limits, self.now, self.errors.append)
+        self.watch = Watchdog(self, limits, self.now, self.errors.append)
 
     def time(self) -> float:
         return self.now

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.upstream.errors import Disconnected
+from pellucid.upstream.errors import DisconnectError
 from pellucid.upstream.parsing import MAX_FIELD_BYTES, MAX_FIELDS, ResponseParser
 from tests.cases import Cases
 from tests.examples import many
@@ -28,7 +28,7 @@ class Outcome:
         if ends:
             try:
                 parser.end(ConnectionResetError() if reset else None)
-            except Disconnected as error:
+            except DisconnectError as error:
                 self.has_begun = error.has_begun
         self.status = parser.head and parser.head.status
         self.headers = dict(parser.head.headers) if parser.head else {}

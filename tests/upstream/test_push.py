@@ -204,7 +204,7 @@ async def test_a_small_part_is_all_that_is_read_of_an_error(client: UpstreamClie
     assert await response.read_all(1) == b"a"
     await peer.left()
     response, peer = await opened(client, server, CHUNKED + chunk(b"ab"))
-    assert await response.read_all(10, seconds=0.0) == b"ab"
+    assert await response.read_all(10, timeout_seconds=0.0) == b"ab"
     await peer.left()
     response, _ = await opened(client, server, OK)
     assert await response.read_all(10) == b"ok"
@@ -414,7 +414,7 @@ async def test_closing_the_client_closes_everything(server: RawServer) -> None:
 
 async def test_the_total_counts_tries(client: UpstreamClient, server: RawServer) -> None:
     with pytest.raises(ModelError, match=r"did not finish within 0\.05 s") as caught:
-        await client.open(server.url, {}, b"{}", total=0.05)
+        await client.open(server.url, {}, b"{}", total_seconds=0.05)
     assert (caught.value.info.kind, caught.value.info.code) == ("timeout", "timeout")
     for peer in server.peers:
         await peer.left()

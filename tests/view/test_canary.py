@@ -19,12 +19,12 @@ from pellucid.fold import fold
 from pellucid.parts import ModelResponse, Origin, ThinkingPart, ToolCallPart
 from pellucid.protocols.openresponses import Encoder, error_body, parse_request
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.providers.faults import fault_of_response
+from pellucid.providers.faults import error_from_response
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.view import Reader, View, redact_error, redact_messages
+from pellucid.view import View, Viewer, redact_error, redact_messages
 from tests.cases import Cases
 from tests.recordings import recordings
 from tests.view.canary_wires import ANSWER, ARGS, CANARIES, ERROR, Canary
@@ -82,7 +82,7 @@ def test_the_canary_is_heard_in_the_raw_view_alone(canary: Canary) -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429, 500, 529])
 def test_what_an_upstream_answers_instead_is_not_repeated(status: int) -> None:
     for body in (json.dumps({"error": ERROR}), json.dumps({"message": SECRET, "__type": SECRET}), f"<h1>{SECRET}</h1>"):
-        error = replace(fault_of_response(status, body.encode()), retry_after=2)
+        error = replace(error_from_response(status, body.encode()), retry_after=2)
         assert leaks(error)
         for reader in LESSER:
             told = redact_error(error, reader)
@@ -136,7 +136,7 @@ def assert_no_lesser_view_has_thought(row: str, body: bytes) -> None:
     events = [replace(one, seal=None) if isinstance(one, ItemEndEvent) else one for one in run_of(row, body)]
     secret, summaries = carried(events)
     for view in LESSER_VIEWS:
-        reader = Reader(view)
+        reader = Viewer(view)
         told = redacted(events, reader)
         assert fold(told).messages == redact_messages(fold(events).messages, reader)
         answer = _answer(events, view)

@@ -11,7 +11,7 @@ import pytest
 from pellucid import errors, events, parts
 from pellucid.events import Event
 from pellucid.parts import ModelRequestPart, ModelResponsePart, PartDelta
-from pellucid.view.fields import RULES, TABLE, Fields, Rule
+from pellucid.view.fields import FIELD_RULES, STRUCT_REDACTORS, FieldRules, StructRedactor
 from tests.cases import Cases
 
 STRUCTS: set[type[msgspec.Struct]] = {
@@ -25,7 +25,7 @@ STRUCTS: set[type[msgspec.Struct]] = {
 def test_the_table_is_about_the_whole_vocabulary() -> None:
     named = {*get_args(Event), *get_args(PartDelta), *get_args(ModelResponsePart), *get_args(ModelRequestPart)}
     assert named <= STRUCTS
-    assert set(TABLE) == STRUCTS
+    assert set(FIELD_RULES) == STRUCTS
 
 
 def test_every_field_is_decided_on_once() -> None:
@@ -33,7 +33,7 @@ def test_every_field_is_decided_on_once() -> None:
     with Cases() as case:
         for cls in STRUCTS:
             with case(cls.__name__):
-                decided = " ".join(TABLE[cls]).split()
+                decided = " ".join(FIELD_RULES[cls]).split()
                 assert sorted(decided) == sorted(cls.__struct_fields__)
 
 
@@ -42,7 +42,7 @@ def test_a_field_that_nobody_decided_on_does_not_leave_by_itself() -> None:
         text: str
         late: str | None = None
 
-    rule = Rule(Grown, Fields("text"))
+    rule = StructRedactor(Grown, FieldRules("text"))
     assert rule(Grown("a", "b")) == Grown("a")
     same = Grown("a")
     assert rule(same) is same
@@ -54,18 +54,18 @@ def test_a_field_that_must_be_there_has_to_be_decided_on() -> None:
         late: str
 
     with pytest.raises(TypeError, match="Grown cannot be made without its field late"):
-        Rule(Grown, Fields("text"))
+        StructRedactor(Grown, FieldRules("text"))
 
 
 def test_what_is_withheld_is_gone() -> None:
     """Whatever stands in the withheld fields, what leaves says what a struct without them says."""
     with Cases() as case:
-        for cls in RULES:
+        for cls in STRUCT_REDACTORS:
             with case(cls.__name__):
                 fields = {field.name: field for field in msgspec.structs.fields(cls)}
-                table = TABLE[cls]
+                table = FIELD_RULES[cls]
                 needed: dict[str, Any] = {name: f"<{name}>" for name, field in fields.items() if field.required}
                 secret: dict[str, Any] = dict.fromkeys(table.withheld.split(), "t0psecret")
-                given: dict[str, Any] = {name: f"<{name}>" for name in table.given.split()}
+                given: dict[str, Any] = {name: f"<{name}>" for name in table.computed.split()}
                 full, bare = cls(**needed | given | secret), cls(**needed | given)
-                assert RULES[cls](full, **given) == RULES[cls](bare, **given) == bare
+                assert STRUCT_REDACTORS[cls](full, **given) == STRUCT_REDACTORS[cls](bare, **given) == bare

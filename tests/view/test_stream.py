@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pellucid.emit import replay
+from pellucid.emit import response_events
 from pellucid.events import (
     ErrorEvent,
     Event,
@@ -42,7 +42,7 @@ from pellucid.parts import (
     Usage,
     UserPromptPart,
 )
-from pellucid.view import Reader, Redactor, redact_messages
+from pellucid.view import Redactor, Viewer, redact_messages
 from tests.examples import many
 from tests.view.view_kit import (
     LESSER,
@@ -74,11 +74,11 @@ lesser_readers = st.sampled_from(LESSER)
 
 @many
 @given(rich_runs, readers)
-def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], reader: Reader) -> None:
+def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], reader: Viewer) -> None:
     fold(events)  # the run itself is legal
     told = redacted(events, reader)
     folded = fold(told)  # refuses gaps, and whatever is left open
-    assert folded.ended is not None
+    assert folded.run_end is not None
     assert folded.snapshot() is None
     last: str | None = None
     for event in told:
@@ -92,7 +92,7 @@ def test_what_leaves_is_legal_and_numbered_without_gaps(events: list[Event], rea
 
 
 @given(rich_runs, readers, st.lists(st.integers(0, 60), max_size=5))
-def test_any_batching_gives_the_same(events: list[Event], reader: Reader, places: list[int]) -> None:
+def test_any_batching_gives_the_same(events: list[Event], reader: Viewer, places: list[int]) -> None:
     whole = redacted(events, reader)
     assert redacted(events, reader, places) == whole
     assert one_by_one(events, reader) == whole
@@ -100,13 +100,13 @@ def test_any_batching_gives_the_same(events: list[Event], reader: Reader, places
 
 @many
 @given(rich_runs, readers)
-def test_a_redacted_stream_folds_into_the_redacted_messages(events: list[Event], reader: Reader) -> None:
+def test_a_redacted_stream_folds_into_the_redacted_messages(events: list[Event], reader: Viewer) -> None:
     events = plain(events)
     assert fold(redacted(events, reader)).messages == redact_messages(fold(events).messages, reader)
 
 
 @given(runs, readers)
-def test_to_redact_twice_is_to_redact_once(events: list[Event], reader: Reader) -> None:
+def test_to_redact_twice_is_to_redact_once(events: list[Event], reader: Viewer) -> None:
     told = redacted(events, reader)
     assert redacted(told, reader) == told
     messages = redact_messages(fold(events).messages, reader)
@@ -114,17 +114,17 @@ def test_to_redact_twice_is_to_redact_once(events: list[Event], reader: Reader) 
 
 
 @given(runs, readers)
-def test_an_answer_told_again_is_redacted_as_it_was_live(events: list[Event], reader: Reader) -> None:
+def test_an_answer_told_again_is_redacted_as_it_was_live(events: list[Event], reader: Viewer) -> None:
     for message in fold(events).messages:
         if isinstance(message, ModelResponse):
-            again = fold(redacted(list(replay(message)), reader)).response
+            again = fold(redacted(list(response_events(message)), reader)).response
             assert again is not None
             assert [again] == redact_messages([message], reader)
 
 
 @many
 @given(rich_runs, lesser_readers)
-def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Reader) -> None:
+def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Viewer) -> None:
     told = redacted(events, reader)
     assert not leaks(told)
     assert not leaks(redact_messages(fold(events).messages, reader))
@@ -137,7 +137,7 @@ def test_nothing_that_carries_reasoning_leaves(events: list[Event], reader: Read
 
 
 @given(rich_runs, lesser_readers)
-def test_the_answer_stays(events: list[Event], reader: Reader) -> None:
+def test_the_answer_stays(events: list[Event], reader: Viewer) -> None:
     messages, told = fold(events).messages, fold(redacted(events, reader)).messages
     for kind in (TextPart, RefusalPart, BuiltinToolReturnPart):
         assert texts(told, kind) == texts(messages, kind)
@@ -159,7 +159,7 @@ def test_sealed_reasoning_is_a_start_an_end_and_a_seal(events: list[Event]) -> N
                 out.append((started[event.index].id, event.status, event.seal))
         return out
 
-    sealed = redacted(events, Reader("sealed"))
+    sealed = redacted(events, Viewer("sealed"))
     whole = reasoning(events)
     # What has nothing but its seal left is told as reasoning, too.
     assert [one for one in reasoning(sealed) if one in whole] == whole
@@ -169,7 +169,7 @@ def test_sealed_reasoning_is_a_start_an_end_and_a_seal(events: list[Event]) -> N
 
 @given(rich_runs, st.sampled_from(["raw", "summary"]))
 def test_our_summaries_are_parts_of_their_item(events: list[Event], view: Any) -> None:
-    told = redacted(events, Reader(view, summaries=True))
+    told = redacted(events, Viewer(view, summaries=True))
 
     def by_item(events: list[Event]) -> list[list[str]]:
         out: list[list[str]] = []
@@ -219,7 +219,7 @@ def sealed_all(events: list[Event]) -> list[Event]:
 
 
 def test_what_becomes_of_items_in_each_view() -> None:
-    by_view = {view: kinds(redacted(sealed_all(A_RUN), Reader(view))) for view in ("summary", "sealed", "hidden")}
+    by_view = {view: kinds(redacted(sealed_all(A_RUN), Viewer(view))) for view in ("summary", "sealed", "hidden")}
     second = ["reasoning", "sealed", "message", "[text]", "sealed"]
     rest = ["message", "[text]", "sealed", "reasoning", "sealed", "file", "[file]", "sealed", "reasoning", "sealed"]
     call = ["tool_call", "[tool-call]", "sealed"]
@@ -228,11 +228,11 @@ def test_what_becomes_of_items_in_each_view() -> None:
     answer = ["message", "[text]", "end", "file", "[file]", "end", "tool_call", "[tool-call]", "end"]
     assert by_view["hidden"] == [*answer, "message", "[text]", "end"]
     # Without a seal, what has nothing left does not exist.
-    assert kinds(redacted(A_RUN, Reader("sealed"))).count("reasoning") == 3
+    assert kinds(redacted(A_RUN, Viewer("sealed"))).count("reasoning") == 3
 
 
 def test_who_may_see_all_gets_the_very_same_batches() -> None:
-    redactor = Redactor(Reader("raw"))
+    redactor = Redactor(Viewer("raw"))
     for batch in ([], A_RUN, A_RUN[:3]):
         assert redactor.feed(batch) is batch
 
@@ -240,7 +240,7 @@ def test_who_may_see_all_gets_the_very_same_batches() -> None:
 def test_our_summaries_are_for_those_who_asked() -> None:
     events = enriched(A_RUN, random.Random(1))
     assert any(isinstance(event, SummaryEvent) for event in events)
-    told = redacted(events, Reader("raw"))
+    told = redacted(events, Viewer("raw"))
     assert told == [event for event in events if not isinstance(event, SummaryEvent)]
 
 
@@ -265,20 +265,20 @@ def _moved(event: Any, by: int) -> Any:
 def test_a_summary_is_told_live_to_who_may_see_no_more() -> None:
     events = _live("First.", "Second.")
     fold(events)
-    told = redacted(events, Reader("summary"))
+    told = redacted(events, Viewer("summary"))
     response = fold(told).response
     assert response is not None
     summaries = [ThinkingPart(text, form="summary", item_id="rs_1") for text in ("First.", "Second.")]
     assert response.parts[:2] == summaries
     # It is written where it came, not at the end of the thought.
-    redactor = Redactor(Reader("summary"))
+    redactor = Redactor(Viewer("summary"))
     at = next(at for at, event in enumerate(events) if isinstance(event, SummaryEvent))
     redactor.feed(events[:at])
     assert [type(event) for event in redactor.feed([events[at]])] == [PartStartEvent, PartDeltaEvent, PartEndEvent]
 
 
 def test_a_summary_beside_the_thought_follows_it() -> None:
-    response = fold(redacted(_live("First.", "Second."), Reader("raw", summaries=True))).response
+    response = fold(redacted(_live("First.", "Second."), Viewer("raw", summaries=True))).response
     assert response is not None
     assert [(part.part_kind, getattr(part, "form", None)) for part in response.parts] == [
         ("thinking", "raw"), ("thinking", "summary"), ("thinking", "summary"), ("text", None),
@@ -287,14 +287,14 @@ def test_a_summary_beside_the_thought_follows_it() -> None:
 
 def test_an_error_says_what_we_say() -> None:
     events = turn_of([("text", 0, "a", False), ("fail", 3, "", False)])
-    [error] = [event.error for event in redacted(list(events), Reader("hidden")) if isinstance(event, ErrorEvent)]
-    assert (error.kind, error.told, error.retry_after) == ("model_error", "it broke", 1.5)
-    assert (error.code, error.param, error.status, error.native, error.said) == (None,) * 5
+    [error] = [event.error for event in redacted(list(events), Viewer("hidden")) if isinstance(event, ErrorEvent)]
+    assert (error.kind, error.full_message, error.retry_after) == ("model_error", "it broke", 1.5)
+    assert (error.code, error.param, error.status, error.native, error.upstream_message) == (None,) * 5
 
 
 def test_only_known_side_events_leave() -> None:
     events: list[Event] = list(NEWS)
-    assert redacted(events, Reader("raw")) == events
+    assert redacted(events, Viewer("raw")) == events
     for reader in LESSER:
         told = redacted(events, reader)
         assert not leaks(told)
@@ -305,18 +305,18 @@ def test_only_known_side_events_leave() -> None:
 
 
 def test_of_an_origin_the_account_stays_behind() -> None:
-    [start] = redacted([ResponseStartEvent(ORIGIN, "id", "name")], Reader("summary"))
+    [start] = redacted([ResponseStartEvent(ORIGIN, "id", "name")], Viewer("summary"))
     assert start == ResponseStartEvent(Origin("p", "w", "m"))
 
 
 @pytest.mark.parametrize("view", ["raw", "summary", "sealed", "hidden"])
 def test_without_counts_there_is_no_number_to_reckon_with(view: Any) -> None:
-    told = redacted(A_RUN, Reader(view, counts=False))
+    told = redacted(A_RUN, Viewer(view, counts=False))
     usages = [event.usage for event in told if isinstance(event, ResponseEndEvent | RunEndEvent)]
     assert usages == [Usage()] * 3
-    shown = redacted(A_RUN, Reader(view))
+    shown = redacted(A_RUN, Viewer(view))
     assert [event.usage.output_reasoning_tokens for event in shown if isinstance(event, RunEndEvent)] == [30]
-    responses = redact_messages(fold(A_RUN).messages, Reader(view, counts=False))
+    responses = redact_messages(fold(A_RUN).messages, Viewer(view, counts=False))
     assert all(one.usage == Usage() for one in responses if isinstance(one, ModelResponse))
 
 
@@ -325,4 +325,4 @@ def test_what_was_asked_is_for_whoever_may_read_the_conversation() -> None:
     request = ModelRequest(list(parts), instructions="x", metadata={"x": SECRET})
     for reader in LESSER:
         assert redact_messages([request], reader) == [ModelRequest(list(parts), instructions="x")]
-    assert redact_messages([request], Reader("raw")) == [request]
+    assert redact_messages([request], Viewer("raw")) == [request]

@@ -42,7 +42,7 @@ from pellucid.parts import (
 )
 from pellucid.run import CallModel, CallTools, Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.view import VIEWS, Reader, Redactor
+from pellucid.view import VIEWS, Redactor, Viewer
 
 SECRET = "t0psecret"
 """Stands in everything that must not leave."""
@@ -52,7 +52,7 @@ SEAL = "seal-of"
 ORIGIN = Origin("p", "w", "m", account=SECRET)
 DETAILS = {SECRET: [{"deep": SECRET}]}
 
-READERS = [Reader(view, counts, summaries) for view in VIEWS for counts in (True, False) for summaries in (False, True)]
+READERS = [Viewer(view, counts, summaries) for view in VIEWS for counts in (True, False) for summaries in (False, True)]
 LESSER = [reader for reader in READERS if reader.view != "raw"]
 
 
@@ -99,16 +99,16 @@ def say(emitter: Emitter, call: Call) -> None:
             emitter.builtin_call(("b", key), text, name="search", call_id="b", status="on" if choice else None)
             emitter.builtin_call(("b", key), details=DETAILS)
         case "return":
-            emitter.whole(BuiltinToolReturnPart("search", {"found": text}, "b", **more), item=together)
+            emitter.whole_part(BuiltinToolReturnPart("search", {"found": text}, "b", **more), item=together)
         case "file":
             data = SECRET if choice else "aGk="
-            emitter.whole(FilePart(data, "image/png", choice, signature=SECRET, **more), item=("p", key))
+            emitter.whole_part(FilePart(data, "image/png", choice, signature=SECRET, **more), item=("p", key))
         case "compaction":
-            emitter.whole(CompactionPart(SECRET, signature=SECRET, **more), item=together)
+            emitter.whole_part(CompactionPart(SECRET, signature=SECRET, **more), item=together)
         case "opaque":
-            emitter.whole(OpaquePart(SECRET, DETAILS, id=SECRET, provider_name=SECRET), item=together)
+            emitter.whole_part(OpaquePart(SECRET, DETAILS, id=SECRET, provider_name=SECRET), item=together)
         case "sealed":
-            emitter.whole(SealedPart(f"{SEAL}-{key}"))
+            emitter.whole_part(SealedPart(f"{SEAL}-{key}"))
         case "item":
             emitter.item(("i", key), "reasoning", id=SECRET, signature=SECRET, native=DETAILS)
         case "close":
@@ -166,7 +166,7 @@ def run_of(script: list[Turn]) -> list[Event]:
         out += events
         if effects and isinstance(effects[0], CallTools):
             results = [ToolReturnPart(call.tool_name, "found", call.tool_call_id) for call in effects[0].calls]
-            events, effects = run.results(list(results))
+            events, effects = run.add_results(list(results))
             out += events
     return out + run.end()
 
@@ -232,14 +232,14 @@ rich_runs = st.builds(enriched, runs, st.randoms(use_true_random=False))
 # --- reading it ------------------------------------------------------------------------------------------------------
 
 
-def redacted(events: list[Event], reader: Reader, places: Iterable[int] = ()) -> list[Event]:
+def redacted(events: list[Event], reader: Viewer, places: Iterable[int] = ()) -> list[Event]:
     """What the reader gets, when the run comes in batches that end at these places."""
     redactor = Redactor(reader)
     edges = sorted({min(place, len(events)) for place in places} | {0, len(events)})
     return [event for a, b in pairwise(edges) for event in redactor.feed(events[a:b])]
 
 
-def one_by_one(events: list[Event], reader: Reader) -> list[Event]:
+def one_by_one(events: list[Event], reader: Viewer) -> list[Event]:
     return redacted(events, reader, range(len(events)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.emit import Emitter, replay
+from pellucid.emit import Emitter, response_events
 from pellucid.errors import ErrorInfo, IllegalEvent
 from pellucid.events import (
     Cause,
@@ -76,20 +76,20 @@ def say(emitter: Emitter, call: tuple[str, int, str, bool]) -> None:
     method, key, text, ends = call
     match method:
         case "thinking":
-            emitter.thinking(("k", key), text, ends=ends)
+            emitter.thinking(("k", key), text, explicit_end=ends)
         case "text":
-            emitter.text(("t", key), text, ends=ends)
+            emitter.text(("t", key), text, explicit_end=ends)
         case "refusal":
             emitter.refusal(("r", key), text)
         case "tool":
-            emitter.tool_call(("f", key), text, name=f"f{key}", call_id=f"c{key}", ends=ends)
+            emitter.tool_call(("f", key), text, name=f"f{key}", call_id=f"c{key}", explicit_end=ends)
         case "args":
             emitter.tool_call(("f", key), text)
         case "close":
             for kind in "ktf":
                 emitter.close((kind, key))
         case "whole":
-            emitter.whole(OpaquePart("x", text), item=("w", key) if ends else None)
+            emitter.whole_part(OpaquePart("x", text), item=("w", key) if ends else None)
         case "builtin":
             emitter.builtin_call(("b", key), text, name="search", status="on" if ends else None)
         case "seal":
@@ -97,10 +97,10 @@ def say(emitter: Emitter, call: tuple[str, int, str, bool]) -> None:
             emitter.thinking(("k", key), signature=text)
             emitter.text(("t", key), signature=text)
         case "other":
-            emitter.item(("w", key), "compaction", native={"x": text}, ends=ends)
+            emitter.item(("w", key), "compaction", native={"x": text}, explicit_end=ends)
             emitter.close(("w", key))
         case "item":
-            emitter.item(("k", key), "reasoning", signature=f"i{text}", ends=ends)
+            emitter.item(("k", key), "reasoning", signature=f"i{text}", explicit_end=ends)
             if ends:
                 emitter.close(("k", key))
         case "fail" if key == 3:
@@ -123,7 +123,7 @@ def test_any_calls_give_a_legal_closed_turn(
     assert folded.response is not None
     assert folded.snapshot() is None
     # A whole response and its replay say the same.
-    again = fold(list(replay(folded.response))).response
+    again = fold(list(response_events(folded.response))).response
     assert again == folded.response
 
 
@@ -182,7 +182,7 @@ def test_a_second_call_does_not_wait_for_one_whose_arguments_are_whole() -> None
 
 def test_a_block_that_the_wire_ends_keeps_a_later_one_waiting() -> None:
     emitter = Emitter(ORIGIN)
-    emitter.thinking("a", "x", ends=True)
+    emitter.thinking("a", "x", explicit_end=True)
     emitter.text("b", "y")
     assert not any(isinstance(e, PartStartEvent) and isinstance(e.part, TextPart) for e in emitter.take())
     emitter.close("a")
@@ -284,7 +284,7 @@ def test_empty_text_with_nothing_opaque_is_nothing() -> None:
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 def test_a_cut_during_reasoning_closes_the_block_as_incomplete(reason: Any) -> None:
     emitter = Emitter(ORIGIN)
-    emitter.thinking("a", "so far", ends=True)
+    emitter.thinking("a", "so far", explicit_end=True)
     emitter.close("a")  # Anthropic closes the block first and gives the reason afterwards
     emitter.finish(reason)
     events = emitter.end()
@@ -429,7 +429,7 @@ def test_the_snapshot_of_a_signed_thought_keeps_the_signature() -> None:
 def test_a_whole_part_under_the_key_of_another_kind_of_item_is_an_item_of_its_own() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("a", "b", item="x")
-    emitter.whole(OpaquePart("new", 1), item="x")
+    emitter.whole_part(OpaquePart("new", 1), item="x")
     response = fold(list(emitter.end())).response
     assert response is not None
     assert response.parts == [TextPart("b"), OpaquePart("new", 1)]
@@ -480,4 +480,4 @@ def test_arguments_as_an_object_stream_as_json_text_and_stay_an_object(args: dic
     [call] = response.parts
     assert isinstance(call, ToolCallPart)
     assert call.args == (json_text(args) + more if more else args)
-    assert fold(list(replay(response))).response == response
+    assert fold(list(response_events(response))).response == response

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.text import GrowingText
+from pellucid.text import TextBuffer
 
 
 @given(st.lists(st.text(max_size=3), max_size=60), st.integers(-1, 100))
 def test_all_of_it_and_the_end_of_it(tokens: list[str], start: int) -> None:
-    text, whole = GrowingText(), "".join(tokens)
+    text, whole = TextBuffer(), "".join(tokens)
     for token in tokens:
         text.add(token)
     assert (text.value(), text.length) == (whole, len(whole))
     start = max(0, start)
-    assert text.since(start) == whole[start:]
+    assert text.text_from(start) == whole[start:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.conversation import joined
+from pellucid.conversation import join_messages
 from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, ToolCallPart, ToolReturnPart, UserPromptPart
 
 
@@ -16,7 +16,7 @@ def test_results_come_first_in_the_order_of_their_calls_and_nothing_is_lost(orde
     # One that answers nothing here, and is equal to others of its kind.
     strays = [ModelRequest([ToolReturnPart("f", "1", "else")]) for _ in range(equal)]
     said: list[ModelMessage] = [calls, *strays, *results, ModelRequest([UserPromptPart("And?")])]
-    [_, request] = joined(said)
+    [_, request] = join_messages(said)
     assert isinstance(request, ModelRequest)
     ids = [getattr(part, "tool_call_id", None) for part in request.parts]
     assert ids == [*(f"c{number}" for number in range(6)), *["else"] * equal, None]
@@ -25,6 +25,6 @@ def test_results_come_first_in_the_order_of_their_calls_and_nothing_is_lost(orde
 def test_twenty_thousand_messages_are_joined_without_comparing_them() -> None:
     calls = ModelResponse([ToolCallPart("f", "{}", f"c{number}") for number in range(10_000)])
     results = [ModelRequest([ToolReturnPart("f", "1", f"c{number}")]) for number in reversed(range(10_000))]
-    _, request = joined([calls, *results])
+    _, request = join_messages([calls, *results])
     first = [part.tool_call_id for part in request.parts[:3] if isinstance(part, ToolReturnPart)]
     assert first == ["c0", "c1", "c2"]

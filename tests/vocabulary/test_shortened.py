@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.conversation import droppable, joined, shortened, weights
+from pellucid.conversation import count_droppable_turns, drop_oldest_turns, join_messages, turn_lengths
 from pellucid.parts import (
     ModelMessage,
     ModelRequest,
@@ -43,7 +43,7 @@ def conversations(draw: st.DrawFn) -> list[ModelMessage]:
             else:
                 pending = results
                 break
-    return joined(*pieces)
+    return join_messages(*pieces)
 
 
 def parts_of(messages: list[ModelMessage]) -> list[object]:
@@ -74,9 +74,9 @@ def paired(messages: list[ModelMessage]) -> bool:
 def test_what_is_left_is_the_end_of_it_and_all_rules(messages: list[ModelMessage], data: st.DataObject) -> None:
     assert paired(messages)
     users = texts(messages, UserPromptPart)
-    assert droppable(messages) == len(users) - 1
-    count = data.draw(st.integers(0, droppable(messages)))
-    left = shortened(messages, count)
+    assert count_droppable_turns(messages) == len(users) - 1
+    count = data.draw(st.integers(0, count_droppable_turns(messages)))
+    left = drop_oldest_turns(messages, count)
     assert texts(left, UserPromptPart) == users[count:]
     assert texts(left, SystemPromptPart) == texts(messages, SystemPromptPart)
     # Whole turns: all that came of a user's words, or nothing of it.
@@ -91,17 +91,17 @@ def test_what_is_left_is_the_end_of_it_and_all_rules(messages: list[ModelMessage
 
 @given(conversations(), st.data())
 def test_the_weights_are_of_what_is_left_out(messages: list[ModelMessage], data: st.DataObject) -> None:
-    turns = weights(messages)
-    assert len(turns) == droppable(messages) + 1
-    count = data.draw(st.integers(0, droppable(messages)))
-    left = weights(shortened(messages, count))
+    turns = turn_lengths(messages)
+    assert len(turns) == count_droppable_turns(messages) + 1
+    count = data.draw(st.integers(0, count_droppable_turns(messages)))
+    left = turn_lengths(drop_oldest_turns(messages, count))
     # Results that came with the next turn's words count for that one, and go with theirs.
     assert sum(left) <= sum(turns[count:])
-    assert left[1:] == turns[count + 1 :] or count == droppable(messages)
+    assert left[1:] == turns[count + 1 :] or count == count_droppable_turns(messages)
 
 
 def test_where_nobody_spoke_there_is_nothing_to_leave_out() -> None:
     messages: list[ModelMessage] = [ModelResponse([TextPart("a")]), ModelRequest([ToolReturnPart("f", "b", "c")])]
-    assert droppable(messages) == 0
-    assert shortened(messages, 0) == messages
-    assert weights(messages) == [2]
+    assert count_droppable_turns(messages) == 0
+    assert drop_oldest_turns(messages, 0) == messages
+    assert turn_lengths(messages) == [2]

@@ -12,7 +12,7 @@ from .results import (
     UsageLimits,
 )
 from .running import AgentRun, StreamedRunResult
-from .starting import Start, Startable, StateDeps
+from .starting import RunInput, ServableAgent, StateDeps
 
 __all__ = [
     "Agent",
@@ -25,9 +25,9 @@ __all__ = [
     "ModelRequestNode",
     "NativeOutput",
     "PromptedOutput",
+    "RunInput",
     "RunUsage",
-    "Start",
-    "Startable",
+    "ServableAgent",
     "StateDeps",
     "StreamedRunResult",
     "ToolOutput",

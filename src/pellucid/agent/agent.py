@@ -26,43 +26,43 @@ from msgspec import structs
 
 from ..errors import RequestError
 from ..events import Event, FinalResultEvent
-from ..models import Asked
+from ..models import ChatModel
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
-from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, checked_settings, merge_settings
-from ..tools import AnyTool, DeferredToolResults, Rules, RunContext, Tool, Toolbox
+from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, merge_settings, validate_settings
+from ..tools import AnyTool, DeferredToolResults, ExecutionOptions, RunContext, Tool, Toolset
 from ..tools.functions import takes_context
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
-from .output import OutputSpec, output_of
+from .output import OutputSpec, build_output
 from .results import AgentRunResult, AgentRunResultEvent, UsageLimits
-from .running import AgentRun, Plan, StreamedRunResult, warn
-from .starting import Start, name_taken, went_on
+from .running import AgentRun, RunPlan, StreamedRunResult, warn
+from .starting import RunInput, name_conflict, resume_history
 
 EventHandler: TypeAlias = (
     Callable[[Event], Awaitable[None] | None] | Callable[[RunContext[Any], AsyncIterator[Event]], Awaitable[None]]
 )
 
 
-async def handle(handler: EventHandler, context: RunContext[Any], events: AsyncIterator[Event]) -> None:
+async def call_event_handler(handler: EventHandler, context: RunContext[Any], events: AsyncIterator[Event]) -> None:
     """Tell `handler` of all `events`; what it does not read is read here."""
-    tell: Callable[..., Any] = handler
-    if _parameters(handler) >= 2:
-        result = tell(context, events)
+    function: Callable[..., Any] = handler
+    if _required_positional_count(handler) >= 2:
+        result = function(context, events)
         if inspect.isawaitable(result):
             await result
         async for _ in events:
             pass
     else:
         async for event in events:
-            result = tell(event)
+            result = function(event)
             if inspect.isawaitable(result):
                 await result
 
 
-def _parameters(handler: Callable[..., Any]) -> int:
+def _required_positional_count(handler: Callable[..., Any]) -> int:
     """How many arguments it must be, or can be, given by place."""
-    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    positional_kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(handler).parameters.values()
-    return sum(parameter.kind in places and parameter.default is parameter.empty for parameter in parameters)
+    return sum(parameter.kind in positional_kinds and parameter.default is parameter.empty for parameter in parameters)
 
 
 Out = TypeVar("Out")
@@ -98,20 +98,20 @@ class Agent(Generic[Out]):
     """Runs a model with tools until it gives what was asked for. One agent serves any number of runs at once."""
 
     @overload
-    def __init__(self: Agent[str], model: Asked | str | None = None, **options: Unpack[AgentOptions]) -> None: ...
+    def __init__(self: Agent[str], model: ChatModel | str | None = None, **options: Unpack[AgentOptions]) -> None: ...
 
     @overload
     def __init__(
-        self, model: Asked | str | None = None, *, output_type: type[Out], **options: Unpack[AgentOptions]
+        self, model: ChatModel | str | None = None, *, output_type: type[Out], **options: Unpack[AgentOptions]
     ) -> None: ...
 
     @overload
     def __init__(
-        self, model: Asked | str | None = None, *, output_type: OutputSpec, **options: Unpack[AgentOptions]
+        self, model: ChatModel | str | None = None, *, output_type: OutputSpec, **options: Unpack[AgentOptions]
     ) -> None: ...
 
     def __init__(
-        self, model: Asked | str | None = None, *, output_type: Any = str, **options: Unpack[AgentOptions]
+        self, model: ChatModel | str | None = None, *, output_type: Any = str, **options: Unpack[AgentOptions]
     ) -> None:
         """Raises `RequestError` for a tool or an output type that cannot be told to a model."""
         for name in options:
@@ -124,19 +124,21 @@ class Agent(Generic[Out]):
         self.name = options.get("name")
         self._model = model
         self._model_settings = options.get("model_settings")
-        self._instructions: list[str | Callable[..., Any]] = _listed(options.get("instructions"))
-        self._system = [system_prompt] if isinstance(system_prompt, str) else list(system_prompt)
-        self._output = output_of(output_type)
-        self._toolbox = Toolbox(options.get("tools", ()), Rules(retries=retries, timeout=options.get("tool_timeout")))
+        self._instructions: list[str | Callable[..., Any]] = _as_list(options.get("instructions"))
+        self._system_prompts = [system_prompt] if isinstance(system_prompt, str) else list(system_prompt)
+        self._output = build_output(output_type)
+        self._toolset = Toolset(
+            options.get("tools", ()), ExecutionOptions(max_retries=retries, timeout=options.get("tool_timeout"))
+        )
         self._output_retries = options.get("output_retries", retries)
         self._processors = list(options.get("history_processors", ()))
         self._validators: list[Callable[..., Any]] = []
-        self._handler = options.get("event_stream_handler")
+        self._event_handler = options.get("event_stream_handler")
 
     @property
     def tool_names(self) -> tuple[str, ...]:
         """Names that no other tool may have in its runs: of its functions, and of what it answers with."""
-        return (*self._toolbox.names, *self._output.tools)
+        return (*self._toolset.names, *self._output.tools)
 
     # --- adding to it --------------------------------------------------------------------------------------------
 
@@ -162,7 +164,7 @@ class Agent(Generic[Out]):
 
     def _add_tool(self, function: F | None, options: dict[str, Any]) -> F | Callable[[F], F]:
         def add(function: F) -> F:
-            self._toolbox.add(Tool(function, **options))
+            self._toolset.add(Tool(function, **options))
             return function
 
         return add if function is None else add(function)
@@ -192,9 +194,9 @@ class Agent(Generic[Out]):
         or what a function raised.
         """
         async with self.iter(user_prompt, **options) as run:
-            handler = event_stream_handler or self._handler
+            handler = event_stream_handler or self._event_handler
             if handler is not None:
-                await handle(handler, run.ctx, _events(run))
+                await call_event_handler(handler, run.ctx, _events(run))
             return await run.finish()
 
     def run_sync(self, user_prompt: Prompt | None = None, **options: Any) -> AgentRunResult[Out]:
@@ -207,12 +209,12 @@ class Agent(Generic[Out]):
             raise RuntimeError("run_sync cannot be used where an event loop is running; use: await agent.run(…)")
 
         async def run() -> AgentRunResult[Out]:
-            from ..models.door import close_door
+            from ..models.door import close_shared_pool
 
             try:
                 return await self.run(user_prompt, **options)
             finally:
-                await close_door()
+                await close_shared_pool()
 
         return asyncio.run(run())
 
@@ -229,15 +231,15 @@ class Agent(Generic[Out]):
         The handler is told of everything before the answer.
         """
         async with self.iter(user_prompt, **options) as run:
-            left: list[Event] = []
-            events = _until_final(run, left)
-            handler = event_stream_handler or self._handler
+            unread: list[Event] = []
+            events = _until_final(run, unread)
+            handler = event_stream_handler or self._event_handler
             if handler is not None:
-                await handle(handler, run.ctx, events)
+                await call_event_handler(handler, run.ctx, events)
             else:
                 async for _ in events:
                     pass
-            yield StreamedRunResult(run, left)
+            yield StreamedRunResult(run, unread)
 
     def run_stream_events(self, user_prompt: Prompt | None = None, **options: Any) -> EventStream[Out]:
         """Every event, and last an `AgentRunResultEvent`: `async for event in …`, or `async with … as events`."""
@@ -249,7 +251,7 @@ class Agent(Generic[Out]):
         user_prompt: Prompt | None = None,
         *,
         message_history: Sequence[ModelMessage] | None = None,
-        model: Asked | str | None = None,
+        model: ChatModel | str | None = None,
         model_settings: ModelSettings | None = None,
         deps: Any = None,
         instructions: Instructions | None = None,
@@ -279,23 +281,23 @@ class Agent(Generic[Out]):
         async with SteppedRun[Out](plan) as run:
             yield run
 
-    async def start(self, start: Start) -> AgentRun[Out]:
+    async def start(self, run_input: RunInput) -> AgentRun[Out]:
         """A run to be served (see `pellucid.agui`). Handlers are told nothing of it."""
         plan = await self._plan(
-            message_history=_led_by(self._system, start.messages),
-            model_settings=start.settings,
-            deps=start.deps,
-            external_tools=start.tools,
-            deferred_tool_results=start.results,
+            message_history=_with_system_prompts(self._system_prompts, run_input.messages),
+            model_settings=run_input.settings,
+            deps=run_input.deps,
+            external_tools=run_input.tools,
+            deferred_tool_results=run_input.results,
         )
-        return AgentRun(replace(plan, stages=tuple(start.stages), served=True))
+        return AgentRun(replace(plan, stages=tuple(run_input.stages), is_served=True))
 
     async def _plan(
         self,
         user_prompt: Prompt | None = None,
         *,
         message_history: Sequence[ModelMessage] | None = None,
-        model: Asked | str | None = None,
+        model: ChatModel | str | None = None,
         model_settings: ModelSettings | None = None,
         deps: Any = None,
         instructions: Instructions | None = None,
@@ -303,53 +305,57 @@ class Agent(Generic[Out]):
         output_type: Any = None,
         external_tools: Sequence[ToolDefinition] = (),
         deferred_tool_results: DeferredToolResults | None = None,
-    ) -> Plan:
-        output = self._output if output_type is None else output_of(output_type)
-        twice = set(output.tools) & set(self._toolbox.names)
-        if twice:
-            raise RequestError(f"the tool {twice.pop()!r} has the name of the output: give one another name")
+    ) -> RunPlan:
+        output = self._output if output_type is None else build_output(output_type)
+        duplicates = set(output.tools) & set(self._toolset.names)
+        if duplicates:
+            raise RequestError(f"the tool {duplicates.pop()!r} has the name of the output: give one another name")
         external = frozenset(tool.name for tool in external_tools)
         for index, tool in enumerate(external_tools):
-            if tool.name in output.tools or tool.name in self._toolbox.names:
-                raise RequestError(**name_taken(index, tool.name))
-        asked = _model(model if model is not None else self._model)
+            if tool.name in output.tools or tool.name in self._toolset.names:
+                raise RequestError(**name_conflict(index, tool.name))
+        resolved_model = _resolve_model(model if model is not None else self._model)
         results = deferred_tool_results or DeferredToolResults()
         history = list(message_history or ())
-        begun, pending = went_on(history, results)
-        context = RunContext(deps, asked, prompt=_content(user_prompt), messages=history)
-        told = [*self._instructions, *_listed(instructions), *([output.instructions] if output.instructions else [])]
-        words = [await _said(instruction, context) for instruction in told]
+        messages, pending = resume_history(history, results)
+        context = RunContext(deps, resolved_model, prompt=_content(user_prompt), messages=history)
+        all_instructions = [
+            *self._instructions,
+            *_as_list(instructions),
+            *([output.instructions] if output.instructions else []),
+        ]
+        texts = [await _instruction_text(instruction, context) for instruction in all_instructions]
         call = ModelCall(
-            asked.name,
-            [*begun, *self._request(user_prompt, history)],
-            checked_settings(merge_settings(self._model_settings, model_settings)),
-            (*self._toolbox.definitions, *external_tools, *output.definitions),
-            ToolChoice("auto" if output.by_text or not output.tools else "required"),
+            resolved_model.name,
+            [*messages, *self._new_request(user_prompt, history)],
+            validate_settings(merge_settings(self._model_settings, model_settings)),
+            (*self._toolset.definitions, *external_tools, *output.definitions),
+            ToolChoice("auto" if output.accepts_text or not output.tools else "required"),
             output.format,
         )
-        return Plan(
-            model=asked,
+        return RunPlan(
+            model=resolved_model,
             call=call,
             history=history,
-            instructions="\n\n".join(word for word in words if word) or None,
+            instructions="\n\n".join(text for text in texts if text) or None,
             output=output,
-            toolbox=self._toolbox,
+            toolset=self._toolset,
             context=context,
             limits=usage_limits or UsageLimits(),
             output_retries=self._output_retries,
             validators=self._validators,
             processors=self._processors,
-            seed=secrets.token_bytes(16),
-            warnings=_warnings(asked, call),
-            external=external,
-            pending=pending,
-            results=results,
+            id_seed=secrets.token_bytes(16),
+            warnings=_warn_unsupported(resolved_model, call),
+            external_tools=external,
+            pending_calls=pending,
+            deferred_results=results,
         )
 
-    def _request(self, prompt: Prompt | None, history: list[ModelMessage]) -> list[ModelMessage]:
+    def _new_request(self, prompt: Prompt | None, history: list[ModelMessage]) -> list[ModelMessage]:
         parts: list[ModelRequestPart] = []
         if not history:
-            parts += [SystemPromptPart(text) for text in self._system]
+            parts += [SystemPromptPart(text) for text in self._system_prompts]
         content = _content(prompt)
         if content is not None:
             parts.append(UserPromptPart(_user_content(content)))
@@ -377,7 +383,7 @@ class EventStream(Generic[Out]):
         self._events: AsyncIterator[Event | AgentRunResultEvent[Out]] | None = None
         """Only where it is entered: what is left unread otherwise is closed with its last reader."""
 
-    async def _all(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
+    async def _all_events(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
         async with self._run as run:
             async for event in _events(run):
                 yield event
@@ -385,9 +391,9 @@ class EventStream(Generic[Out]):
 
     def __aiter__(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
         if not self._entered:
-            return self._all()
+            return self._all_events()
         if self._events is None:
-            self._events = self._all()
+            self._events = self._all_events()
         return self._events
 
     async def __aenter__(self) -> EventStream[Out]:
@@ -409,29 +415,29 @@ async def _events(run: AgentRun[Any]) -> AsyncIterator[Event]:
             yield event
 
 
-async def _until_final(run: AgentRun[Any], left: list[Event]) -> AsyncIterator[Event]:
+async def _until_final(run: AgentRun[Any], unread: list[Event]) -> AsyncIterator[Event]:
     """Events up to where the answer begins; what came together with that goes to `left`."""
     while (batch := await run.read()) is not None:
         for number, event in enumerate(batch):
             if isinstance(event, FinalResultEvent):
-                left += batch[number + 1 :]
+                unread += batch[number + 1 :]
                 yield event
                 return
             yield event
 
 
-def _led_by(system: Sequence[str], messages: list[ModelMessage]) -> list[ModelMessage]:
+def _with_system_prompts(system_prompts: Sequence[str], messages: list[ModelMessage]) -> list[ModelMessage]:
     """The conversation of a client, who has no system prompt of ours to send back."""
-    told: list[ModelRequestPart] = [SystemPromptPart(text) for text in system]
-    if not told:
+    system_parts: list[ModelRequestPart] = [SystemPromptPart(text) for text in system_prompts]
+    if not system_parts:
         return messages
     first = messages[0] if messages else None
     if isinstance(first, ModelRequest):
-        return [structs.replace(first, parts=[*told, *first.parts]), *messages[1:]]
-    return [ModelRequest(told), *messages]
+        return [structs.replace(first, parts=[*system_parts, *first.parts]), *messages[1:]]
+    return [ModelRequest(system_parts), *messages]
 
 
-def _model(model: Asked | str | None) -> Asked:
+def _resolve_model(model: ChatModel | str | None) -> ChatModel:
     if model is None:
         raise RequestError("this agent has no model: name one, when it is made or when it is run")
     if isinstance(model, str):
@@ -441,25 +447,25 @@ def _model(model: Asked | str | None) -> Asked:
     return model
 
 
-def _warnings(model: Asked, call: ModelCall) -> list[str]:
+def _warn_unsupported(model: ChatModel, call: ModelCall) -> list[str]:
     """What is asked of the model that it cannot do; whoever started the run is warned."""
-    found = model.warnings(call)
-    for warning in found:
+    messages = model.warnings(call)
+    for warning in messages:
         warn(warning)
-    return found
+    return messages
 
 
-def _listed(instructions: Instructions | None) -> list[str | Callable[..., Any]]:
+def _as_list(instructions: Instructions | None) -> list[str | Callable[..., Any]]:
     if instructions is None:
         return []
     return [instructions] if isinstance(instructions, str) or callable(instructions) else list(instructions)
 
 
-async def _said(instruction: str | Callable[..., Any], context: RunContext[Any]) -> str:
+async def _instruction_text(instruction: str | Callable[..., Any], context: RunContext[Any]) -> str:
     if isinstance(instruction, str):
         return instruction
-    said: str | Awaitable[str] = instruction(context) if takes_context(instruction) else instruction()
-    return await said if isawaitable(said) else said
+    text: str | Awaitable[str] = instruction(context) if takes_context(instruction) else instruction()
+    return await text if isawaitable(text) else text
 
 
 def _content(prompt: Prompt | None) -> str | list[str | UserContent] | None:

@@ -19,21 +19,23 @@ from .running import AgentRun
 Out = TypeVar("Out")
 
 
-class _Stage:
+class _Node:
     """A stretch of the run's events, up to one that ends it."""
 
-    def __init__(self, source: _Source, *last: type[Event]) -> None:
+    def __init__(self, source: _EventSource, *last_event_types: type[Event]) -> None:
         self._source = source
-        self._last = last
-        self._over = False
+        self._last_event_types = last_event_types
+        self._is_over = False
 
     async def events(self) -> AsyncIterator[Event]:
-        while not self._over:
+        while not self._is_over:
             event = await self._source.next()
             if event is None:
-                self._over = True
+                self._is_over = True
                 return
-            self._over = isinstance(event, (*self._last, RunEndEvent)) and not self._source.more_of(event)
+            self._is_over = isinstance(event, (*self._last_event_types, RunEndEvent)) and not self._source.has_more_of(
+                event
+            )
             yield event
 
     @asynccontextmanager
@@ -46,7 +48,7 @@ class _Stage:
             pass
 
 
-class _Source:
+class _EventSource:
     """The run's events one by one."""
 
     def __init__(self, run: AgentRun[Any]) -> None:
@@ -61,25 +63,25 @@ class _Source:
             self._batch = list(batch)
         return self._batch.pop(0)
 
-    def more_of(self, event: Event) -> bool:
+    def has_more_of(self, event: Event) -> bool:
         """Whether the next event came together with this one and is of its kind: results come all at once."""
         return bool(self._batch) and (
             isinstance(self._batch[0], (type(event), RunEndEvent)) and not isinstance(event, ResponseEndEvent)
         )
 
 
-class ModelRequestNode(_Stage):
+class ModelRequestNode(_Node):
     """The model is about to be asked."""
 
-    def __init__(self, source: _Source, request: ModelRequest) -> None:
+    def __init__(self, source: _EventSource, request: ModelRequest) -> None:
         super().__init__(source, ResponseEndEvent)
         self.request = request
 
 
-class CallToolsNode(_Stage):
+class CallToolsNode(_Node):
     """The model has answered: functions are about to be called, or the answer looked at."""
 
-    def __init__(self, source: _Source, response: ModelResponse) -> None:
+    def __init__(self, source: _EventSource, response: ModelResponse) -> None:
         super().__init__(source, FunctionToolResultEvent)
         self.model_response = response
 
@@ -93,20 +95,20 @@ class End(Generic[Out]):
 
 async def nodes(run: AgentRun[Out]) -> AsyncIterator[ModelRequestNode | CallToolsNode | End[Out]]:
     """The steps of a run, in order."""
-    source = _Source(run)
+    source = _EventSource(run)
     while True:
         requests = (message for message in reversed(run.all_messages()) if isinstance(message, ModelRequest))
         request = next(requests, ModelRequest([]))
-        asking = ModelRequestNode(source, request)
-        yield asking
-        await asking.finish()
+        request_node = ModelRequestNode(source, request)
+        yield request_node
+        await request_node.finish()
         response = run.last_response
         if response is not None and response.finish_reason == "pause":
             continue
         if response is not None:
-            calling = CallToolsNode(source, response)
-            yield calling
-            await calling.finish()
+            tools_node = CallToolsNode(source, response)
+            yield tools_node
+            await tools_node.finish()
         if run.is_over:
             await source.next()  # raises what ended the run, if it did not end well
             yield End(run.result)

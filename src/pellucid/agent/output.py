@@ -16,11 +16,11 @@ import msgspec
 
 from ..errors import RequestError
 from ..settings import OutputFormat, ToolDefinition
-from ..tools import ModelRetry, Shape, shape_of
+from ..tools import ModelRetry, TypeAdapter, type_adapter
 
 T = TypeVar("T")
 
-_WRAPPED = "response"
+_WRAPPER_FIELD = "response"
 """Where a value stands that is not an object: arguments and JSON answers always are."""
 
 
@@ -51,119 +51,123 @@ class PromptedOutput(Generic[T]):
     type_: type[T]
 
 
-class Form:
+class OutputSchema:
     """One type of value, as an object."""
 
     def __init__(self, type_: Any) -> None:
-        shape = shape_of(type_)
-        self.wrapped = shape.schema.get("type") != "object"
-        if self.wrapped:
-            definitions = {key: value for key, value in shape.schema.items() if key == "$defs"}
-            inner = {key: value for key, value in shape.schema.items() if key != "$defs"}
-            wrapper = {"type": "object", "properties": {_WRAPPED: inner}, "required": [_WRAPPED]}
-            shape = Shape({**wrapper, "additionalProperties": False, **definitions}, shape.read)
-        self.schema = shape.schema
-        self._read = shape.read
+        adapter = type_adapter(type_)
+        self.is_wrapped = adapter.schema.get("type") != "object"
+        if self.is_wrapped:
+            definitions = {key: value for key, value in adapter.schema.items() if key == "$defs"}
+            inner = {key: value for key, value in adapter.schema.items() if key != "$defs"}
+            wrapper = {"type": "object", "properties": {_WRAPPER_FIELD: inner}, "required": [_WRAPPER_FIELD]}
+            adapter = TypeAdapter({**wrapper, "additionalProperties": False, **definitions}, adapter.validate)
+        self.schema = adapter.schema
+        self._validate = adapter.validate
         self.name = getattr(type_, "__name__", "output")
         self.description = (getattr(type_, "__doc__", None) or "").strip() or None
         if getattr(type_, "__module__", "builtins") == "builtins":
             self.description = None
 
-    def read(self, value: Any) -> Any:
+    def validate(self, value: Any) -> Any:
         """Raises `ValueError` saying what is wrong."""
-        if not self.wrapped:
-            return self._read(value)
-        if not isinstance(value, dict) or _WRAPPED not in value:
-            raise ValueError(f"Object missing required field `{_WRAPPED}`")
-        return self._read(value[_WRAPPED])
+        if not self.is_wrapped:
+            return self._validate(value)
+        if not isinstance(value, dict) or _WRAPPER_FIELD not in value:
+            raise ValueError(f"Object missing required field `{_WRAPPER_FIELD}`")
+        return self._validate(value[_WRAPPER_FIELD])
 
-    def read_text(self, text: str) -> Any:
+    def validate_text(self, text: str) -> Any:
         """Raises `ValueError` saying what is wrong."""
         try:
-            value = msgspec.json.decode(_without_fence(text))
+            value = msgspec.json.decode(_strip_code_fence(text))
         except msgspec.DecodeError as error:
             raise ValueError(f"this is not JSON: {error}") from error
-        return self.read(value)
+        return self.validate(value)
 
 
 @dataclass
 class Output:
     """What a run is to give, worked out of an `output_type`."""
 
-    text: bool = False
+    allows_text: bool = False
     """Whether plain text will do."""
-    tools: dict[str, Form] = field(default_factory=dict)
+    tools: dict[str, OutputSchema] = field(default_factory=dict)
     """The tools that are the answer when they are called."""
     definitions: list[ToolDefinition] = field(default_factory=list)
     format: OutputFormat = field(default_factory=OutputFormat)
-    form: Form | None = None
+    text_schema: OutputSchema | None = None
     """What the answer's text is to be, if it is to be anything."""
     instructions: str | None = None
 
     @property
-    def by_text(self) -> bool:
+    def accepts_text(self) -> bool:
         """Whether an answer can be text, of whatever form."""
-        return self.text or self.form is not None
+        return self.allows_text or self.text_schema is not None
 
-    def of_text(self, text: str) -> Any:
+    def parse_text(self, text: str) -> Any:
         """The value that an answer in text is. Raises `ModelRetry` saying what is wrong."""
-        if self.form is not None:
+        if self.text_schema is not None:
             try:
-                return self.form.read_text(text)
+                return self.text_schema.validate_text(text)
             except ValueError as error:
                 raise ModelRetry(f"The answer has not the right form: {error}\n\nFix it and try again.") from error
-        if not self.text:
+        if not self.allows_text:
             raise ModelRetry(f"Answer by calling {' or '.join(self.tools)}, not in text.")
         return text
 
 
-def output_of(output_type: Any) -> Output:
+def build_output(output_type: Any) -> Output:
     """Raises `RequestError` for a type that has no JSON form."""
     output = Output()
-    types_ = _members(output_type)
+    types_ = _member_types(output_type)
     if not types_:
         raise RequestError("output_type names no type: give str, a type, or a list of types")
-    forms = [type_ for type_ in types_ if type_ is not str]
+    value_types = [type_ for type_ in types_ if type_ is not str]
     for type_ in types_:
         if type_ is str:
-            output.text = True
-        elif isinstance(type_, (NativeOutput, PromptedOutput)) and output.form is not None:
+            output.allows_text = True
+        elif isinstance(type_, (NativeOutput, PromptedOutput)) and output.text_schema is not None:
             raise RequestError("an answer in text can have one form only: give one NativeOutput or PromptedOutput")
         elif isinstance(type_, NativeOutput):
-            output.form = Form(type_.type_)
+            output.text_schema = OutputSchema(type_.type_)
             output.format = OutputFormat(
                 "json_schema",
-                type_.name or output.form.name,
-                output.form.schema,
-                type_.description or output.form.description,
+                type_.name or output.text_schema.name,
+                output.text_schema.schema,
+                type_.description or output.text_schema.description,
                 type_.strict,
             )
         elif isinstance(type_, PromptedOutput):
-            output.form = Form(type_.type_)
+            output.text_schema = OutputSchema(type_.type_)
             output.format = OutputFormat("json_object")
-            schema = msgspec.json.encode(output.form.schema).decode()
+            schema = msgspec.json.encode(output.text_schema.schema).decode()
             output.instructions = f"Answer with one JSON object of this JSON Schema, and nothing else:\n\n{schema}"
         else:
-            asked = type_ if isinstance(type_, ToolOutput) else ToolOutput(type_)
-            form = Form(asked.type_)
-            name = asked.name or ("final_result" if len(forms) == 1 else f"final_result_{form.name}")
+            tool_output = type_ if isinstance(type_, ToolOutput) else ToolOutput(type_)
+            tool_schema = OutputSchema(tool_output.type_)
+            name = tool_output.name or ("final_result" if len(value_types) == 1 else f"final_result_{tool_schema.name}")
             if name in output.tools:
                 name = f"{name}_{len(output.tools) + 1}"
-            output.tools[name] = form
-            description = asked.description or form.description or "The final response, which ends this conversation."
-            output.definitions.append(ToolDefinition(name, form.schema, description, asked.strict))
+            output.tools[name] = tool_schema
+            description = (
+                tool_output.description
+                or tool_schema.description
+                or "The final response, which ends this conversation."
+            )
+            output.definitions.append(ToolDefinition(name, tool_schema.schema, description, tool_output.strict))
     return output
 
 
-def _members(output_type: Any) -> list[Any]:
+def _member_types(output_type: Any) -> list[Any]:
     if isinstance(output_type, (list, tuple)):
-        return [member for type_ in output_type for member in _members(type_)]
+        return [member for type_ in output_type for member in _member_types(type_)]
     if get_origin(output_type) in (Union, types.UnionType) and type(None) not in get_args(output_type):
         return list(get_args(output_type))
     return [output_type]
 
 
-def _without_fence(text: str) -> str:
+def _strip_code_fence(text: str) -> str:
     """JSON that a model put into a code block."""
     text = text.strip()
     if text.startswith("```"):

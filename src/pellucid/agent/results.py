@@ -15,8 +15,8 @@ class UnexpectedModelBehavior(PellucidError):
     `said` is what the model, or a tool, had to say of it: in the exception's text, and in no lesser view.
     """
 
-    def __init__(self, message: str, code: str, said: str | None = None) -> None:
-        super().__init__(ErrorInfo("model_error", message, code=code, said=said))
+    def __init__(self, message: str, code: str, detail: str | None = None) -> None:
+        super().__init__(ErrorInfo("model_error", message, code=code, upstream_message=detail))
 
 
 class UsageLimitExceeded(PellucidError):
@@ -61,11 +61,11 @@ class UsageLimits:
             )
         self.check_tokens(usage)
 
-    def check_calls(self, usage: RunUsage, more: int) -> None:
+    def check_calls(self, usage: RunUsage, additional: int) -> None:
         """Before `more` functions are called. Raises `UsageLimitExceeded`."""
-        if self.tool_calls_limit is not None and usage.tool_calls + more > self.tool_calls_limit:
+        if self.tool_calls_limit is not None and usage.tool_calls + additional > self.tool_calls_limit:
             raise UsageLimitExceeded(
-                f"{usage.tool_calls + more} tool calls would exceed the tool_calls_limit of {self.tool_calls_limit}"
+                f"{usage.tool_calls + additional} tool calls would exceed the tool_calls_limit of {self.tool_calls_limit}"
             )
 
     def check_tokens(self, usage: RunUsage) -> None:
@@ -92,7 +92,7 @@ class AgentRunResult(Generic[Out]):
     warnings: list[str]
     """What was asked of the model that it cannot do, in plain sentences."""
     _messages: list[ModelMessage] = field(repr=False)
-    _new_from: int = field(repr=False)
+    _history_length: int = field(repr=False)
 
     def all_messages(self) -> list[ModelMessage]:
         """The whole conversation: the history that was handed in, and what this run added."""
@@ -100,7 +100,7 @@ class AgentRunResult(Generic[Out]):
 
     def new_messages(self) -> list[ModelMessage]:
         """What this run added: the request, the answers, the results of functions."""
-        return self._messages[self._new_from :]
+        return self._messages[self._history_length :]
 
     def all_messages_json(self) -> bytes:
         return messages_to_json(self.all_messages())

@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from ..conversation import joined
+from ..conversation import join_messages
 from ..errors import ErrorInfo, ModelError, PellucidError
 from ..events import Event, FinalResultEvent, PartDeltaEvent, PartStartEvent, ResponseStartEvent, RunEndEvent
-from ..models import Asked
+from ..models import ChatModel
 from ..parts import (
     ModelMessage,
     ModelRequest,
@@ -39,54 +39,54 @@ from ..runs import Batch, BatchReceiver, LiveRun, Stage, TextSink, ToolOutcomes
 from ..settings import ModelCall
 from ..tools import (
     ApprovalRequired,
-    Attempts,
+    Deferrals,
     DeferredToolRequests,
     DeferredToolResults,
-    Gate,
+    FailureCounter,
     ModelRetry,
     RunContext,
     ToolApproved,
-    Toolbox,
     ToolDenied,
-    call_all,
+    Toolset,
+    call_tools,
     deferred_event,
 )
-from ..tools.calling import Result, arguments_of
+from ..tools.calling import Result, decoded_arguments
 from ..tools.functions import takes_context
 from .output import Output
 from .results import AgentRunResult, RunUsage, UnexpectedModelBehavior, UsageLimits, run_usage
 
 Out = TypeVar("Out")
 
-_ANSWER = "the answer"
+_OUTPUT_NAME = "the answer"
 """Under which name failed attempts at the output count."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """What an agent is to do in one run, all layers of settings laid over each other."""
 
-    model: Asked
+    model: ChatModel
     call: ModelCall
     """What is asked first; its messages begin with the history."""
     history: list[ModelMessage]
     instructions: str | None
     output: Output
-    toolbox: Toolbox
+    toolset: Toolset
     context: RunContext[Any]
     limits: UsageLimits
     output_retries: int
     validators: Sequence[Callable[..., Any]] = ()
     processors: Sequence[Callable[..., Any]] = ()
-    seed: bytes = b""
+    id_seed: bytes = b""
     warnings: list[str] = field(default_factory=list)
-    external: frozenset[str] = frozenset()
+    external_tools: frozenset[str] = frozenset()
     """The functions that are called by whoever asked."""
-    pending: tuple[ToolCallPart, ...] = ()
+    pending_calls: tuple[ToolCallPart, ...] = ()
     """Calls that the run before left, and of which `results` say whether they may be made."""
-    results: DeferredToolResults = field(default_factory=DeferredToolResults)
+    deferred_results: DeferredToolResults = field(default_factory=DeferredToolResults)
     stages: tuple[Stage, ...] = ()
-    served: bool = False
+    is_served: bool = False
     """Whether nobody raises what ended the run, so that it has to be logged."""
 
 
@@ -94,34 +94,34 @@ class AgentRun(Generic[Out]):
     """Read it batch by batch, serve it as any other run, or use it as an async context manager that leaves nothing
     running."""
 
-    checks = True
+    checks_output = True
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: RunPlan) -> None:
         self._plan = plan
-        self._attempts = Attempts(UnexpectedModelBehavior)
+        self._failures = FailureCounter(UnexpectedModelBehavior)
         self._requests = 0
         self._tool_calls = 0
         self._output: list[Any] = []
         """The run's value, once there is one."""
-        self._opened = False
-        self._announced = False
+        self._is_open = False
+        self._has_final_result = False
         self._result: AgentRunResult[Out] | None = None
         self._failure: Exception | None = None
         """What to raise once all that came was read."""
-        self.tools: Container[str] = _Everything(plan.external)
+        self.tool_names: Container[str] = _AllExcept(plan.external_tools)
         """Every call is answered here, but for those that whoever asked answers: what is no function is told to the
         model."""
-        self._left: list[ToolCallPart] = []
+        self._deferred_calls: list[ToolCallPart] = []
         """Calls that wait for somebody, and why."""
-        self._gate = Gate()
+        self._deferrals = Deferrals()
         self._run = LiveRun(
             plan.model,
             plan.call,
-            Minter(plan.seed),
+            Minter(plan.id_seed),
             self,
             stages=(*plan.stages, _ResultStage(self)),
-            log_faults=plan.served,
-            pending=plan.pending,
+            log_faults=plan.is_served,
+            pending=plan.pending_calls,
         )
 
     # --- reading -------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class AgentRun(Generic[Out]):
     async def read(self) -> list[Event] | None:
         """What came next; None when the run is over. Raises what ended the run, if it did not end well."""
         try:
-            if not self._opened:
+            if not self._is_open:
                 await self.open()
             batch = await self._run.read()
             if batch is None and self._failure is not None:
@@ -168,7 +168,7 @@ class AgentRun(Generic[Out]):
     # --- being served (see `runs.RunSource`): what goes wrong is an event, and is not raised -----------------------
 
     async def open(self) -> None:
-        self._opened = True
+        self._is_open = True
         await self._run.open()
 
     @property
@@ -181,8 +181,8 @@ class AgentRun(Generic[Out]):
         return self._run.queued
 
     @property
-    def broken_off(self) -> bool:
-        return self._run.broken_off
+    def is_interrupted(self) -> bool:
+        return self._run.is_interrupted
 
     @property
     def ended(self) -> RunEndEvent | None:
@@ -204,7 +204,7 @@ class AgentRun(Generic[Out]):
 
     @property
     def is_over(self) -> bool:
-        return self._run.run.ended is not None
+        return self._run.run.run_end is not None
 
     @property
     def result(self) -> AgentRunResult[Out]:
@@ -235,8 +235,8 @@ class AgentRun(Generic[Out]):
         return list(self._plan.warnings)
 
     @property
-    def by_text(self) -> bool:
-        return self._plan.output.text
+    def allows_text(self) -> bool:
+        return self._plan.output.allows_text
 
     @property
     def ctx(self) -> RunContext[Any]:
@@ -246,7 +246,7 @@ class AgentRun(Generic[Out]):
             usage=self.usage,
             messages=self.all_messages(),
             run_step=self._requests,
-            sides=self._run.emit,
+            on_side_event=self._run.emit,
         )
 
     # --- what happens between two turns (see `runs.TurnHandler`) --------------------------------------------------
@@ -257,49 +257,49 @@ class AgentRun(Generic[Out]):
     def end_run(self) -> None:
         pass
 
-    async def prepare(self, call: ModelCall) -> ModelCall:
+    async def prepare_call(self, call: ModelCall) -> ModelCall:
         """The call with what processors made of its messages, and the instructions first."""
         self._plan.limits.check_request(self.usage)
         self._requests += 1
-        resumed = self._plan.pending or self._plan.results.calls
-        messages = joined(call.messages) if resumed else list(call.messages)
+        is_resumed = self._plan.pending_calls or self._plan.deferred_results.calls
+        messages = join_messages(call.messages) if is_resumed else list(call.messages)
         for processor in self._plan.processors:
-            messages = await _called(processor, self.ctx, messages)
+            messages = await _call_function(processor, self.ctx, messages)
         return msgspec.structs.replace(call, messages=_with_instructions(messages, self._plan.instructions))
 
-    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+    async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         """Call the functions, unless one of the calls is the answer."""
         plan = self._plan
         plan.limits.check_tokens(self.usage)
         answers: dict[int, Result] = {}
         for index, call in enumerate(calls):
             if call.tool_name in plan.output.tools and not self._output:
-                answers[index] = await self._answered_by(call)
+                answers[index] = await self._output_result(call)
         if self._output:
-            results = [answers.get(index) or _not_called(call) for index, call in enumerate(calls)]
-            return ToolOutcomes(results, last=True)
+            results = [answers.get(index) or _skipped_result(call) for index, call in enumerate(calls)]
+            return ToolOutcomes(results, has_output=True)
         functions = []
         for index, call in enumerate(calls):
-            said = plan.results.approval(call.tool_call_id) if plan.pending else None
-            if isinstance(said, ToolDenied):
-                answers[index] = ToolReturnPart(call.tool_name, said.message, call.tool_call_id, "denied")
-            elif isinstance(said, ToolApproved) and said.override_args is not None:
-                functions.append(msgspec.structs.replace(call, args=said.override_args))
+            decision = plan.deferred_results.approval(call.tool_call_id) if plan.pending_calls else None
+            if isinstance(decision, ToolDenied):
+                answers[index] = ToolReturnPart(call.tool_name, decision.message, call.tool_call_id, "denied")
+            elif isinstance(decision, ToolApproved) and decision.override_args is not None:
+                functions.append(msgspec.structs.replace(call, args=decision.override_args))
             elif index not in answers:
                 functions.append(call)
         plan.limits.check_calls(self.usage, len(functions))
         self._tool_calls += len(functions)
-        gate = self._gate = Gate([call.tool_call_id for call in plan.pending])
-        called = await call_all(plan.toolbox, functions, self.ctx, self._attempts, gate)
-        if gate.left:
-            self._left = [call for call in calls if call.tool_call_id in gate.left]
-            for call in self._left:
-                self._run.emit(deferred_event(call, gate.left[call.tool_call_id]))
-        made = {result.tool_call_id: result for result in (*answers.values(), *called)}
-        results = [made[call.tool_call_id] for call in calls if call.tool_call_id in made]
-        return ToolOutcomes(results, left=frozenset(gate.left))
+        deferrals = self._deferrals = Deferrals([call.tool_call_id for call in plan.pending_calls])
+        call_results = await call_tools(plan.toolset, functions, self.ctx, self._failures, deferrals)
+        if deferrals.by_call_id:
+            self._deferred_calls = [call for call in calls if call.tool_call_id in deferrals.by_call_id]
+            for call in self._deferred_calls:
+                self._run.emit(deferred_event(call, deferrals.by_call_id[call.tool_call_id]))
+        results_by_id = {result.tool_call_id: result for result in (*answers.values(), *call_results)}
+        results = [results_by_id[call.tool_call_id] for call in calls if call.tool_call_id in results_by_id]
+        return ToolOutcomes(results, client_call_ids=frozenset(deferrals.by_call_id))
 
-    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+    async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
         """Whether an answer without calls is what was asked for."""
         self._plan.limits.check_tokens(self.usage)
         refusal = next((part.content for part in response.parts if isinstance(part, RefusalPart)), None)
@@ -308,91 +308,97 @@ class AgentRun(Generic[Out]):
         try:
             if not (response.text or "").strip():
                 raise ModelRetry("There was no answer. Give one, or call a tool.")
-            await self._take(self._plan.output.of_text(response.text or ""))
+            await self._accept_output(self._plan.output.parse_text(response.text or ""))
         except ModelRetry as error:
-            self._attempts.failed(_ANSWER, self._plan.output_retries, _ANSWER, str(error))
+            self._failures.record_failure(_OUTPUT_NAME, self._plan.output_retries, _OUTPUT_NAME, str(error))
             return RetryPromptPart(str(error))
         return None
 
-    async def _answered_by(self, call: ToolCallPart) -> Result:
+    async def _output_result(self, call: ToolCallPart) -> Result:
         """What to say to a call that is the answer, or would be."""
         try:
             try:
-                value = self._plan.output.tools[call.tool_name].read(arguments_of(call))
+                value = self._plan.output.tools[call.tool_name].validate(decoded_arguments(call))
             except ValueError as error:
                 raise ModelRetry(f"The arguments do not fit: {error}\n\nFix the errors and try again.") from error
-            await self._take(value)
+            await self._accept_output(value)
         except ModelRetry as error:
-            self._attempts.failed(_ANSWER, self._plan.output_retries, _ANSWER, str(error))
+            self._failures.record_failure(_OUTPUT_NAME, self._plan.output_retries, _OUTPUT_NAME, str(error))
             return RetryPromptPart(str(error), call.tool_name, call.tool_call_id)
         return ToolReturnPart(call.tool_name, "This was taken as the answer.", call.tool_call_id)
 
-    async def _take(self, value: Any) -> None:
+    async def _accept_output(self, value: Any) -> None:
         """The run's value, if its validators let it pass. Raises `ModelRetry` if not."""
         for validator in self._plan.validators:
-            value = await _called(validator, self.ctx, value)
+            value = await _call_function(validator, self.ctx, value)
         self._output = [value]
 
     # --- events --------------------------------------------------------------------------------------------------
 
-    def _with_result(self, events: list[Event]) -> list[Event]:
-        events = self._announce(events)
+    def _process_events(self, events: list[Event]) -> list[Event]:
+        events = self._mark_final_result(events)
         if events and isinstance(events[-1], RunEndEvent):
-            self._ended(events[-1])
+            self._handle_run_end(events[-1])
         return events
 
-    def _announce(self, batch: list[Event]) -> list[Event]:
+    def _mark_final_result(self, batch: list[Event]) -> list[Event]:
         """The batch, with a word where the answer begins."""
         out: list[Event] = []
         for event in batch:
             out.append(event)
             if isinstance(event, ResponseStartEvent):
-                self._announced = False
-            elif isinstance(event, PartStartEvent) and not self._announced:
+                self._has_final_result = False
+            elif isinstance(event, PartStartEvent) and not self._has_final_result:
                 part = event.part
-                if isinstance(part, TextPart) and self._plan.output.by_text:
+                if isinstance(part, TextPart) and self._plan.output.accepts_text:
                     out.append(FinalResultEvent())
                 elif isinstance(part, ToolCallPart) and part.tool_name in self._plan.output.tools:
                     out.append(FinalResultEvent(part.tool_name, part.tool_call_id))
                 else:
                     continue
-                self._announced = True
+                self._has_final_result = True
         return out
 
-    def _ended(self, end: RunEndEvent) -> None:
+    def _handle_run_end(self, end: RunEndEvent) -> None:
         """Make the result, or keep what went wrong for who reads on."""
         if end.status == "failed":
-            failed = ModelError(end.error or ErrorInfo("server_error", "the run failed"))
-            self._failure = self._failure or self._run.raised or failed
+            error = ModelError(end.error or ErrorInfo("server_error", "the run failed"))
+            self._failure = self._failure or self._run.exception or error
         elif end.status == "incomplete":
-            self._cut_off(end)
+            self._handle_incomplete(end)
         if not self._output and end.status == "completed":
-            self._output = [self._waits_for()]
+            self._output = [self._deferred_requests()]
         if not self._output:
             return
         [output] = self._output
         self._result = AgentRunResult(output, self.usage, self.warnings, self.all_messages(), len(self._plan.history))
 
-    def _waits_for(self) -> DeferredToolRequests:
+    def _deferred_requests(self) -> DeferredToolRequests:
         """What a run gives that ended with calls for somebody else."""
-        last, left = self.last_response, self._gate.left
-        theirs = [] if last is None else [call for call in last.tool_calls if call.tool_name in self._plan.external]
-        asked = [call for call in self._left if isinstance(left[call.tool_call_id], ApprovalRequired)]
-        told = {id: why.metadata for id, why in left.items() if why.metadata is not None}
-        return DeferredToolRequests([*theirs, *(call for call in self._left if call not in asked)], asked, told)
+        last, deferrals = self.last_response, self._deferrals.by_call_id
+        external_calls = (
+            [] if last is None else [call for call in last.tool_calls if call.tool_name in self._plan.external_tools]
+        )
+        approvals = [
+            call for call in self._deferred_calls if isinstance(deferrals[call.tool_call_id], ApprovalRequired)
+        ]
+        metadata = {id: deferral.metadata for id, deferral in deferrals.items() if deferral.metadata is not None}
+        return DeferredToolRequests(
+            [*external_calls, *(call for call in self._deferred_calls if call not in approvals)], approvals, metadata
+        )
 
-    def _cut_off(self, end: RunEndEvent) -> None:
+    def _handle_incomplete(self, end: RunEndEvent) -> None:
         """Text that was cut off is what there is; of anything else a piece is nothing."""
         last = self._run.run.messages[-1] if self._run.run.messages else None
         text = last.text if isinstance(last, ModelResponse) else None
-        why = f"the model's answer was cut off ({end.incomplete_reason})"
-        if not (text and self._plan.output.text):
+        warning = f"the model's answer was cut off ({end.incomplete_reason})"
+        if not (text and self._plan.output.allows_text):
             self._failure = UnexpectedModelBehavior(
-                f"{why} before it was whole; it may need more max_tokens", "incomplete"
+                f"{warning} before it was whole; it may need more max_tokens", "incomplete"
             )
             return
-        self._plan.warnings.append(why)
-        warn(why)
+        self._plan.warnings.append(warning)
+        warn(warning)
         self._output = [text]
 
 
@@ -402,9 +408,9 @@ class StreamedRunResult(Generic[Out]):
     If the model goes on to call functions after it began to answer, the run goes on too, and so does the text.
     """
 
-    def __init__(self, run: AgentRun[Out], begun: list[Event]) -> None:
+    def __init__(self, run: AgentRun[Out], unread: list[Event]) -> None:
         self._run = run
-        self._left = begun
+        self._unread = unread
         """What came and was not read yet."""
         self._text = ""
 
@@ -414,24 +420,24 @@ class StreamedRunResult(Generic[Out]):
             if isinstance(event, ResponseStartEvent):
                 self._text = ""
             elif isinstance(event, PartDeltaEvent) and isinstance(event.delta, TextPartDelta):
-                new = event.delta.content_delta
-                self._text += new
-                if new:
-                    yield new if delta else self._text
+                text = event.delta.content_delta
+                self._text += text
+                if text:
+                    yield text if delta else self._text
 
     async def stream_events(self) -> AsyncIterator[Event]:
         """Everything that is still to come, in order."""
         while True:
-            while self._left:
-                yield self._left.pop(0)
+            while self._unread:
+                yield self._unread.pop(0)
             batch = await self._run.read()
             if batch is None:
                 return
-            self._left = list(batch)
+            self._unread = list(batch)
 
     async def stream_output(self) -> AsyncIterator[Out]:
         """The output so far: text grows; a value of another type comes once, when it is whole."""
-        if self._run.by_text:
+        if self._run.allows_text:
             async for text in self.stream_text():
                 yield text  # type: ignore[misc]
         else:
@@ -470,12 +476,12 @@ class StreamedRunResult(Generic[Out]):
 def warn(message: str) -> None:
     """Warn whoever started the run: the first caller that is neither this package nor what it is called through."""
     level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, UserWarning, stacklevel=level)
 
 
-_BETWEEN = ("pellucid", "asyncio", "contextlib")
+_INTERNAL_PACKAGES = ("pellucid", "asyncio", "contextlib")
 
 
 class _ResultStage(Stage):
@@ -487,18 +493,18 @@ class _ResultStage(Stage):
         self._run = run
 
     def process(self, batch: Batch) -> Batch:
-        return Batch(batch.time_ms, self._run._with_result(batch.events))
+        return Batch(batch.time_ms, self._run._process_events(batch.events))
 
 
-class _Everything:
-    def __init__(self, but: Container[str]) -> None:
-        self._but = but
+class _AllExcept:
+    def __init__(self, excluded: Container[str]) -> None:
+        self._excluded = excluded
 
     def __contains__(self, name: object) -> bool:
-        return not isinstance(name, str) or name not in self._but
+        return not isinstance(name, str) or name not in self._excluded
 
 
-def _not_called(call: ToolCallPart) -> ToolReturnPart:
+def _skipped_result(call: ToolCallPart) -> ToolReturnPart:
     return ToolReturnPart(call.tool_name, "Not called: the answer had been given.", call.tool_call_id)
 
 
@@ -517,7 +523,7 @@ def _with_instructions(messages: list[ModelMessage], instructions: str | None) -
     return [ModelRequest([], instructions=instructions), *out]
 
 
-async def _called(function: Callable[..., Any], context: RunContext[Any], value: Any) -> Any:
+async def _call_function(function: Callable[..., Any], context: RunContext[Any], value: Any) -> Any:
     """`function(value)`, or `function(context, value)` if it wants to know."""
     result: Any | Awaitable[Any] = function(context, value) if takes_context(function) else function(value)
     return await result if isawaitable(result) else result

@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from ..agent.starting import Start, Startable, unanswered, with_state
+from ..agent.starting import RunInput, ServableAgent, unanswered_calls, with_state
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, PellucidError, RequestError
-from ..models.door import close_door
+from ..models.door import close_shared_pool
 from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input
@@ -38,11 +38,11 @@ from ..protocols.agui.interrupts import approval_of, call_of
 from ..protocols.agui.messages import ResumeEntry
 from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
 from ..runs.stages import SealStage
-from ..sealing import Attached, KeyFile, Keys, Sealed, Sealer, attach, env_keys, opener
+from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
 from ..settings import ModelSettings
-from ..telemetry import log, place_of
+from ..telemetry import error_location, log
 from ..tools import DeferredToolResults, ToolApproved, ToolDenied
-from ..view import Reader, Redactor, View, redact_error, view_of
+from ..view import Redactor, View, Viewer, parse_view, redact_error
 from . import http
 from .streaming import FAULT, ASGIWriter, BodyWriter, is_client_error, serve_stream
 
@@ -56,14 +56,14 @@ def check_resume(request: Request, *, understood: bool) -> None:
     """
     if not request.resume:
         return
-    waiting = unanswered(history_of(request.input.messages))
+    waiting = unanswered_calls(history_of(request.input.messages))
     answered: dict[str, int] = {}
     for index, entry in enumerate(request.resume):
         at, id = f"resume[{index}].interruptId", entry.interrupt_id
         call = call_of(id)
         if call is None and id not in waiting and understood:
             continue
-        if call not in waiting or waiting[call].tool_name in request.own_tools:
+        if call not in waiting or waiting[call].tool_name in request.client_tools:
             call = id
         if call not in waiting:
             own = "" if understood else _OWN
@@ -92,7 +92,7 @@ class AGUIApp:
 
     def __init__(
         self,
-        agent: Startable,
+        agent: ServableAgent,
         *,
         path: str = "/",
         dialect: DialectName | None = None,
@@ -105,7 +105,7 @@ class AGUIApp:
         self._agent = agent
         self._path = path.rstrip("/")
         self._dialect = None if dialect is None else dialect_of(dialect, "dialect").name
-        self._reader = Reader(view_of(view, "view"))
+        self._reader = Viewer(parse_view(view, "view"))
         self._sealer = Sealer(_keys(seal_keys))
         self._deps = deps
         self._limits = max_body_bytes, body_seconds
@@ -132,7 +132,7 @@ class AGUIApp:
         except Exception as error:
             told = error.info if isinstance(error, PellucidError) and is_client_error(error) else None
             if told is None:
-                log.error("a fault of an agent, before its run began: %s", place_of(error))
+                log.error("a fault of an agent, before its run began: %s", error_location(error))
             if not exchange.started:
                 await exchange.refuse(told or FAULT)
 
@@ -147,8 +147,8 @@ class AGUIApp:
             why = {"model": "an agent has a model of its own", "store": "nothing is kept here"}[name]
             raise RequestError(f"{name}: {why}; leave it out", kind="unsupported", param=name)
         dialect = request.dialect(exchange.header(DIALECT_HEADER), self._dialect)
-        sealer = self._sealer.of(_TENANT, request.thread_id)
-        exchange.reader = reader = self._reader.asking(options.view)
+        sealer = self._sealer.for_tenant(_TENANT, request.thread_id)
+        exchange.reader = reader = self._reader.for_request(options.view)
         reasoning = options.reasoning != "off" and reader.rule.items
         check_resume(request, understood=callable(self._deps))
         attached = _opened(request, sealer.open)
@@ -156,7 +156,7 @@ class AGUIApp:
         asked = request.call(messages)
         deps = self._deps(input) if callable(self._deps) else self._deps
         run = await self._agent.start(
-            Start(
+            RunInput(
                 messages=asked.messages,
                 tools=asked.tools,
                 results=DeferredToolResults(approvals=_approvals(request.resume)),
@@ -191,7 +191,7 @@ class _Exchange:
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.reader = Reader("hidden")
+        self.reader = Viewer("hidden")
         self.started = False
         self.warnings: list[str] = []
         """What was asked for and could not be done."""
@@ -248,13 +248,13 @@ def _keys(given: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
     return known if known is not None else KeyFile(default_seal_keys() if given is None else given)
 
 
-def _opened(request: Request, open_: Callable[[str], Sealed]) -> Attached:
+def _opened(request: Request, open_: Callable[[str], Sealed]) -> AttachedHistory:
     """The conversation, what came back sealed in its place, and what to tell about it. Raises `SealError`, with the
     place of what is wrong."""
     said = request.messages()
     # No wrong value is let pass, also where it goes to no model.
     loose = [ModelResponse([part]) for part in request.loose(said)]
-    attached = attach([*said, *loose], opener(open_, request.place_of, fits))
+    attached = attach([*said, *loose], make_opener(open_, request.token_path, fits))
     return attached._replace(messages=attached.messages[: len(said)])
 
 
@@ -269,7 +269,7 @@ async def _live(receive: http.Receive, send: http.Send) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.shutdown":
-            await close_door()
+            await close_shared_pool()
             await send({"type": "lifespan.shutdown.complete"})
             return
         await send({"type": "lifespan.startup.complete"})

@@ -15,7 +15,7 @@ from ..events import Event, PartDeltaEvent, RunEndEvent
 from ..models import TextWriter
 from ..protocols import Encoder
 from ..runs import Batch, RunSource, clock_ms
-from ..telemetry import log, place_of
+from ..telemetry import error_location, log
 from . import http
 
 FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says where")
@@ -178,7 +178,7 @@ class EncodedStream:
         except http.ClientGone:
             raise
         except Exception as error:
-            log.error("a fault while streaming: %s", place_of(error))
+            log.error("a fault while streaming: %s", error_location(error))
             await self.stop(FAULT)
         else:
             await self._writer.end(self.last)
@@ -214,7 +214,7 @@ class EncodedStream:
             self._write(data)
 
     def _encode_end(self, events: list[Event], now: int) -> bytes:
-        if self._broken_off is not None and self._source.broken_off:
+        if self._broken_off is not None and self._source.is_interrupted:
             return self._broken_off
         return self._encoder.feed(events, now)
 
@@ -228,7 +228,7 @@ class EncodedStream:
             # The end may have been encoded in the very step in which the server stopped.
             last = self.last or (self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else b"")
         except Exception as error:
-            log.error("a stream could not be closed in form: %s", place_of(error))
+            log.error("a stream could not be closed in form: %s", error_location(error))
             last = self._encode_end([end], clock_ms())
         await self._writer.end(last)
 
@@ -308,7 +308,7 @@ async def release(source: RunSource) -> None:
         except http.ClientGone:
             pass
         except Exception as error:
-            log.error("a run could not be stopped: %s", place_of(error))
+            log.error("a run could not be stopped: %s", error_location(error))
 
 
 def is_client_error(error: Exception) -> bool:

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ..errors import ModelError
 from ..events import Event, PartDeltaEvent, PartStartEvent, RunEndEvent, SideEvent
-from ..models import Asked
+from ..models import ChatModel
 from ..parts import (
     ModelRequest,
     RefusalPartDelta,
@@ -32,7 +32,7 @@ from ..server.config import Config
 from ..settings import EFFORTS, Effort, ModelCall, ModelSettings
 from ..upstream import UpstreamClient
 from .local import embedded_model
-from .options import CONTROLS, model_options, read_options
+from .options import CONTROL_CHARACTERS, model_options, read_options
 
 
 @click.command()
@@ -69,9 +69,9 @@ async def _ask(config: Config, text: str, name: str | None, effort: Effort | Non
 @asynccontextmanager
 async def _models(config: Config) -> AsyncIterator[Catalog]:
     transport = UpstreamClient(config.limits)
-    local: Asked | None = None
+    local: ChatModel | None = None
     try:
-        if config.use_local:
+        if config.uses_local_model:
             embedded = local = await embedded_model(config.local, transport)
             await embedded.start()
         yield Catalog(config, transport, local)
@@ -98,36 +98,40 @@ class _Terminal(_Output):
     """For people: thinking dim, the answer plain, both as they come. A pipe gets the answer alone on stdout."""
 
     def __init__(self) -> None:
-        self._out = Console(highlight=False, soft_wrap=True, emoji=False)
-        self._aside = (
-            self._out if self._out.is_terminal else Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
+        self._console = Console(highlight=False, soft_wrap=True, emoji=False)
+        self._side_console = (
+            self._console
+            if self._console.is_terminal
+            else Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
         )
-        self._thinking = False
-        self._said = False
+        self._is_thinking = False
+        self._has_answered = False
 
     def show(self, events: list[Event]) -> None:
         for event in events:
             match event:
                 case PartStartEvent(part=ThinkingPart()):
-                    self._thinking = True
+                    self._is_thinking = True
                 case PartStartEvent(part=ToolCallPart() as call):
-                    self._aside.print(f"\n[{call.tool_name.translate(CONTROLS)}]", style="yellow", markup=False)
+                    self._side_console.print(
+                        f"\n[{call.tool_name.translate(CONTROL_CHARACTERS)}]", style="yellow", markup=False
+                    )
                 case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))):
-                    self._aside.print(text.translate(CONTROLS), style="dim", end="", markup=False)
+                    self._side_console.print(text.translate(CONTROL_CHARACTERS), style="dim", end="", markup=False)
                 case PartDeltaEvent(delta=TextPartDelta(content_delta=text) | RefusalPartDelta(content_delta=text)):
-                    if self._thinking:
-                        self._aside.print("\n")
-                        self._thinking = False
-                    self._out.print(text.translate(CONTROLS), end="", markup=False)
-                    self._said = True
+                    if self._is_thinking:
+                        self._side_console.print("\n")
+                        self._is_thinking = False
+                    self._console.print(text.translate(CONTROL_CHARACTERS), end="", markup=False)
+                    self._has_answered = True
                 case SideEvent(namespace="queue", name="loading"):
-                    self._aside.print("loading the model …", style="dim")
+                    self._side_console.print("loading the model …", style="dim")
                 case SideEvent(namespace="queue", name="position", value=int(place)) if place:
-                    self._aside.print(f"waiting; {place} before this", style="dim")
+                    self._side_console.print(f"waiting; {place} before this", style="dim")
                 case RunEndEvent():
-                    if self._said or self._thinking:
-                        self._out.print()
+                    if self._has_answered or self._is_thinking:
+                        self._console.print()
                     if event.status == "incomplete":
-                        self._aside.print(f"(cut off: {event.incomplete_reason})", style="yellow")
+                        self._side_console.print(f"(cut off: {event.incomplete_reason})", style="yellow")
                 case _:
                     pass

@@ -11,13 +11,21 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from ..local.lending import Engaged, Enter, Go, Leave, Line, Message, Place
+from ..local.lending import (
+    AcquireSlot,
+    EngineStatus,
+    QueueLength,
+    QueuePosition,
+    ReleaseSlot,
+    SlotGranted,
+    WorkerMessage,
+)
 
-LONGEST = 1 << 26
+MAX_MESSAGE_BYTES = 1 << 26
 """Bytes of a message: a configuration is one."""
 
 
-class Begin(Message, frozen=True):
+class WorkerSetup(WorkerMessage, frozen=True):
     """To a worker, first: what to serve."""
 
     config: bytes
@@ -28,15 +36,15 @@ class Begin(Message, frozen=True):
     """Of the embedded engine, if there is one."""
 
 
-class Up(Message, frozen=True):
+class WorkerListening(WorkerMessage, frozen=True):
     """From a worker: it listens."""
 
 
-ToSupervisor: TypeAlias = Up | Enter | Leave
-ForWorker: TypeAlias = Begin | Engaged | Line | Place | Go
+ToSupervisor: TypeAlias = WorkerListening | AcquireSlot | ReleaseSlot
+FromSupervisor: TypeAlias = WorkerSetup | EngineStatus | QueueLength | QueuePosition | SlotGranted
 
-TO_SUPERVISOR: msgspec.json.Decoder[ToSupervisor] = msgspec.json.Decoder(ToSupervisor)
-FOR_WORKER: msgspec.json.Decoder[ForWorker] = msgspec.json.Decoder(ForWorker)
+TO_SUPERVISOR_DECODER: msgspec.json.Decoder[ToSupervisor] = msgspec.json.Decoder(ToSupervisor)
+FROM_SUPERVISOR_DECODER: msgspec.json.Decoder[FromSupervisor] = msgspec.json.Decoder(FromSupervisor)
 
 M = TypeVar("M")
 
@@ -44,27 +52,27 @@ M = TypeVar("M")
 class Channel(Generic[M]):
     """One end. `heard` reads what the other says."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, heard: msgspec.json.Decoder[M]):
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, decoder: msgspec.json.Decoder[M]):
         self._reader = reader
         self._writer = writer
-        self._heard = heard
+        self._decoder = decoder
 
     @classmethod
-    async def on(cls, end: socket.socket, heard: msgspec.json.Decoder[M]) -> Channel[M]:
-        return cls(*await asyncio.open_unix_connection(sock=end, limit=LONGEST), heard)
+    async def open(cls, sock: socket.socket, decoder: msgspec.json.Decoder[M]) -> Channel[M]:
+        return cls(*await asyncio.open_unix_connection(sock=sock, limit=MAX_MESSAGE_BYTES), decoder)
 
-    def say(self, message: Message) -> None:
+    def send(self, message: WorkerMessage) -> None:
         """Nobody hears it if the other is gone; whoever reads finds that out."""
         if not self._writer.is_closing():
             self._writer.write(msgspec.json.encode(message) + b"\n")
 
-    async def hear(self) -> M | None:
+    async def receive(self) -> M | None:
         """What it says next; None when it is gone."""
         try:
             line = await self._reader.readline()
         except OSError:
             return None
-        return self._heard.decode(line) if line.endswith(b"\n") else None
+        return self._decoder.decode(line) if line.endswith(b"\n") else None
 
     def close(self) -> None:
         self._writer.close()

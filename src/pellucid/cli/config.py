@@ -9,7 +9,7 @@ import click
 from ..errors import ConfigError
 from ..models.embedded import EmbeddedModel
 from ..server.config import read_config
-from ..server.named import check_named
+from ..server.named import check_startup
 from ..upstream import UpstreamClient
 from .local import unfetched_engine
 from .options import DEFAULT_FILE
@@ -27,9 +27,15 @@ def check(file: Path) -> None:
 
     What it names is looked for, too: packages, functions, key files. Nothing is started, fetched or connected to.
     """
-    found = read_config(file)
-    local = EmbeddedModel(unfetched_engine(found.local), UpstreamClient(found.limits)) if found.use_local else None
-    if mistakes := check_named(found, local):
+    checked_config = read_config(file)
+    local = (
+        EmbeddedModel(unfetched_engine(checked_config.local), UpstreamClient(checked_config.limits))
+        if checked_config.uses_local_model
+        else None
+    )
+    if mistakes := check_startup(checked_config, local):
         raise ConfigError(mistakes)
-    providers = ", ".join(found.providers) or "none"
-    click.echo(f"{file}: right. Providers: {providers}. The embedded model: {'on' if found.use_local else 'off'}.")
+    providers = ", ".join(checked_config.providers) or "none"
+    click.echo(
+        f"{file}: right. Providers: {providers}. The embedded model: {'on' if checked_config.uses_local_model else 'off'}."
+    )

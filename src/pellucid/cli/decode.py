@@ -14,11 +14,11 @@ from ..errors import ErrorInfo, RequestError
 from ..events import ModelEvent
 from ..fold import Fold, fold
 from ..parts import Usage
-from ..providers.fitting import loose_json
+from ..providers.fitting import decode_lenient_json
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
 from ..providers.wires import decode as decode_answer
-from ..text import meant
+from ..text import did_you_mean
 
 
 @click.command()
@@ -32,35 +32,35 @@ def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
     """
     folded = fold(list(decode_bytes(provider, content_type, file.read())))
     click.echo(_as_json(folded))
-    raise SystemExit(status_of(folded.error))
+    raise SystemExit(exit_status(folded.error))
 
 
-def status_of(error: ErrorInfo | None) -> int:
+def exit_status(error: ErrorInfo | None) -> int:
     """The exit status for an answer that ended so; why it failed is told on standard error."""
     if error is None:
         return 0
-    click.echo(f"Error: {error.told}", err=True)
+    click.echo(f"Error: {error.full_message}", err=True)
     return 1
 
 
 def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[ModelEvent]:
     """The events of one captured answer. Raises `RequestError` for an unknown provider."""
-    row = profile(provider)
-    if provider in NATIVE and is_native(content_type, data):
-        row = profile(NATIVE[provider])
+    row = find_profile(provider)
+    if provider in NATIVE_PROVIDERS and is_native(content_type, data):
+        row = find_profile(NATIVE_PROVIDERS[provider])
     return decode_answer(row, data, content_type or guess_content_type(data))
 
 
-def profile(provider: str) -> Profile:
+def find_profile(provider: str) -> Profile:
     """The provider's row. Raises `RequestError` naming what there is."""
     rows = builtin_profiles()
     row = rows.get(provider)
     if row is None:
-        raise RequestError(f"--from: no provider {provider!r}; {meant(provider, rows)}")
+        raise RequestError(f"--from: no provider {provider!r}; {did_you_mean(provider, rows)}")
     return row
 
 
-NATIVE = {"ollama": "ollama-native"}
+NATIVE_PROVIDERS = {"ollama": "ollama-native"}
 """Providers that speak a wire of their own beside a compatible one, and the row of that."""
 
 
@@ -70,7 +70,7 @@ def is_native(content_type: str | None, data: bytes) -> bool:
         return True
     for start in (data.strip().partition(b"\n")[0], data):
         try:
-            value = loose_json(start)
+            value = decode_lenient_json(start)
         except ValueError:
             continue
         return isinstance(value, dict) and "done" in value

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 
-class Row(NamedTuple):
+class CommandRow(NamedTuple):
     """A command of a group."""
 
     target: str
@@ -21,7 +21,7 @@ class Row(NamedTuple):
 class LazyGroup(click.Group):
     """A group whose commands are a table: to list them imports none."""
 
-    def __init__(self, *args: Any, rows: Mapping[str, Row], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, rows: Mapping[str, CommandRow], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.rows = rows
 
@@ -36,7 +36,11 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        shown = [click.Command(name, help=row.help) for name, row in sorted(self.rows.items()) if row.help is not None]
-        limit = formatter.width - 6 - max(len(str(command.name)) for command in shown)
+        visible_commands = [
+            click.Command(name, help=row.help) for name, row in sorted(self.rows.items()) if row.help is not None
+        ]
+        max_width = formatter.width - 6 - max(len(str(command.name)) for command in visible_commands)
         with formatter.section("Commands"):
-            formatter.write_dl([(str(command.name), command.get_short_help_str(limit)) for command in shown])
+            formatter.write_dl(
+                [(str(command.name), command.get_short_help_str(max_width)) for command in visible_commands]
+            )

@@ -15,20 +15,20 @@ from types import FrameType
 import uvicorn
 
 from ..errors import ConfigError
-from ..server.app import Gateway, settings_of
+from ..server.app import Gateway, uvicorn_settings
 
-LAST_WORDS_SECONDS = 5.0
+ABORT_SECONDS = 5.0
 """How long streams that are broken off have to say so."""
 
 
-class Server(uvicorn.Server):
+class GatewayServer(uvicorn.Server):
     """A server that, told to stop, stops and is done: a program that was asked to end and did has not failed."""
 
     def __init__(self, gateway: Gateway) -> None:
-        super().__init__(uvicorn.Config(gateway, **settings_of(gateway.services.config), lifespan="off"))
+        super().__init__(uvicorn.Config(gateway, **uvicorn_settings(gateway.services.config), lifespan="off"))
         self._gateway = gateway
 
-    async def until_told(self, sockets: list[socket.socket]) -> None:
+    async def run_until_stopped(self, sockets: list[socket.socket]) -> None:
         """Until it is told to stop. Raises `PellucidError` if something that is needed cannot be had."""
         # What there is now stays: it need not be looked through for garbage again and again while streams wait.
         gc.collect()
@@ -39,21 +39,21 @@ class Server(uvicorn.Server):
             raise SystemExit(1)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self._gateway.life.__aenter__()
+        await self._gateway.lifespan_context.__aenter__()
         await super().startup(sockets)
 
-    async def up(self) -> None:
+    async def wait_started(self) -> None:
         """Wait until it listens."""
         while not self.started:  # noqa: ASYNC110 (uvicorn has no event for it)
             await asyncio.sleep(0.05)
 
-    def _idle(self) -> bool:
+    def _is_idle(self) -> bool:
         return not self.server_state.tasks
 
-    async def _wait(self, seconds: float, until: Callable[[], bool]) -> None:
+    async def _wait_for(self, seconds: float, is_done: Callable[[], bool]) -> None:
         """Unless it is told to stop once more."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end and not until() and not self.force_exit:  # noqa: ASYNC110 (uvicorn has no event)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not is_done() and not self.force_exit:  # noqa: ASYNC110 (uvicorn has no event)
             await asyncio.sleep(0.02)
 
     @contextmanager
@@ -71,31 +71,31 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         if self.force_exit and self.started:
-            self._gateway.services.hurry()
+            self._gateway.services.stop_background_runs()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """First nobody is to come (`/ready` says so), then who comes is refused, while what is under way ends."""
         server = self._gateway.services.config.server
-        self._gateway.services.leaving = True
-        await self._wait(server.drain_seconds, lambda: False)
-        self._gateway.services.close()
+        self._gateway.services.is_draining = True
+        await self._wait_for(server.drain_seconds, lambda: False)
+        self._gateway.services.begin_shutdown()
         for connection in list(self.server_state.connections):
             connection.shutdown()  # idle ones are closed, others after their answer; a socket is told
-        await self._wait(server.shutdown_seconds, self._idle)
+        await self._wait_for(server.shutdown_seconds, self._is_idle)
         for task in list(self.server_state.tasks):
             task.cancel()
-        await self._wait(LAST_WORDS_SECONDS, self._idle)
+        await self._wait_for(ABORT_SECONDS, self._is_idle)
         await super().shutdown(sockets)
         # Told twice, it does not wait for the streams; what the application holds is given back all the same.
-        await self._gateway.life.__aexit__(None, None, None)
+        await self._gateway.lifespan_context.__aexit__(None, None, None)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
     """The sockets to listen on. Raises `ConfigError`; first of all, before a model is fetched in vain."""
     sockets: list[socket.socket] = []
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+        address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in address_infos):
             sockets.append(socket.create_server(address[:2], family=family, backlog=4096))
     except OSError as error:
         for sock in sockets:

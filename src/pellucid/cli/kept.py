@@ -17,18 +17,18 @@ from rich.table import Table
 
 from ..errors import RequestError
 from ..record import Recording, RecordKeys, find_record_keys
-from ..server.config import Config, read_kept
+from ..server.config import Config, read_storage_config
 from ..storage import Store, check_store_url, open_store
 from .options import DEFAULT_FILE
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-WIDE = 400
+WIDE_COLUMNS = 400
 """Columns of a table that nobody looks at on a terminal: a program reads it, and no line is broken."""
 
 
-def where(command: F) -> F:
+def store_options(command: F) -> F:
     """`file` and `store`: where it is kept. Where the gateway's configuration says, if nothing else is said here."""
     for option in (
         click.option("--store", metavar="URL", help="Another store than the configuration's."),
@@ -41,49 +41,49 @@ def where(command: F) -> F:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def configuration(file: Path | None) -> Config:
+def load_configuration(file: Path | None) -> Config:
     """That of the file, or of the one that is here, or of none. Raises `ConfigError`."""
-    return read_kept(file or DEFAULT_FILE) if file is not None or DEFAULT_FILE.exists() else Config()
+    return read_storage_config(file or DEFAULT_FILE) if file is not None or DEFAULT_FILE.exists() else Config()
 
 
 def with_store(
     file: Path | None,
     url: str | None,
-    do: Callable[[Store], Awaitable[T]],
+    operation: Callable[[Store], Awaitable[T]],
     recording: Recording | None = None,
     *,
-    there: bool = False,
+    must_exist: bool = False,
 ) -> T:
     """What `do` gives, of the store of this `url`, or else of the configuration. `there`: it is not made if it is not
     there, for a store that was just made has nothing wrong in it. Raises `RequestError` then."""
-    where_it_is = url or configuration(file).store_url()
-    if there:
-        _must_be_there(where_it_is)
+    store_url = url or load_configuration(file).store_url()
+    if must_exist:
+        _require_existing(store_url)
 
     async def work() -> T:
-        store = await open_store(where_it_is, recording=recording)
+        store = await open_store(store_url, recording=recording)
         try:
-            return await do(store)
+            return await operation(store)
         finally:
             await store.aclose()
 
     return asyncio.run(work())
 
 
-def _must_be_there(url: str) -> None:
+def _require_existing(url: str) -> None:
     parsed = check_store_url(url)
     if parsed.drivername == "sqlite" and not (parsed.database and Path(parsed.database).exists()):
         raise RequestError(f"there is no store at {parsed.database or url}", kind="not_found")
 
 
-def record_keys(config: Config) -> RecordKeys | None:
+def load_record_keys(config: Config) -> RecordKeys | None:
     """The gateway's, if they are here. Makes none."""
     return find_record_keys(config.record_key_path())
 
 
 def recording_of(config: Config) -> Recording:
     """As the gateway records, for a command that changes what it keeps."""
-    keys = record_keys(config)
+    keys = load_record_keys(config)
     return Recording(config.record.enabled, keys.signers if keys is not None else ())
 
 
@@ -94,10 +94,10 @@ def print_json(value: Any) -> None:
 def print_table(table: Table) -> None:
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
-        console.width = WIDE
+        console.width = WIDE_COLUMNS
     console.print(table)
 
 
-def date(seconds: float | None) -> str | None:
+def format_time(seconds: float | None) -> str | None:
     """A time in seconds since 1970, as it is told."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

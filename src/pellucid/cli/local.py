@@ -26,7 +26,7 @@ async def fetch_with_bar(model: catalogue.Model, path: Path | None = None) -> Pa
     )
 
     console = Console(stderr=True)
-    if path is None and fetch.cached(model) is None:
+    if path is None and fetch.cached_path(model) is None:
         console.print(
             f"Fetching [bold]{model.title}[/] ({model.bytes / 1e6:,.0f} MB, {model.licence}), once; "
             "it is kept in the cache."
@@ -65,7 +65,7 @@ async def embedded_model(config: LocalConfig, transport: UpstreamClient) -> Embe
 async def local_engine(config: LocalConfig) -> Engine:
     """Its engine, not started yet."""
     model = local_model(config)
-    weights = await fetch_with_bar(model, _own_file(config))
+    weights = await fetch_with_bar(model, _user_file(config))
     return Engine(model, weights, threads=config.threads, context=config.context)
 
 
@@ -77,9 +77,13 @@ def unfetched_engine(config: LocalConfig) -> Engine:
 
 def local_model(config: LocalConfig) -> catalogue.Model:
     """What is known of the model that the configuration names."""
-    own = _own_file(config)
-    return catalogue.Model.from_path(own) if own is not None else catalogue.find(config.model or catalogue.DEFAULT)
+    user_file = _user_file(config)
+    return (
+        catalogue.Model.from_path(user_file)
+        if user_file is not None
+        else catalogue.find_model(config.model or catalogue.DEFAULT_MODEL)
+    )
 
 
-def _own_file(config: LocalConfig) -> Path | None:
+def _user_file(config: LocalConfig) -> Path | None:
     return Path(config.path).expanduser() if config.path is not None else None

@@ -12,35 +12,37 @@ import click
 
 from .. import __version__
 from ..errors import ConfigError, PellucidError
-from ..telemetry import place_of
-from .group import LazyGroup, Row
+from ..telemetry import error_location
+from .group import CommandRow, LazyGroup
 
 COMMANDS = {
-    "serve": Row(
+    "serve": CommandRow(
         "serve:serve", "Start the gateway. Without any configuration, it answers with a small model of its own."
     ),
-    "ask": Row(
+    "ask": CommandRow(
         "ask:ask", "Ask a model QUESTION (`-` reads it from standard input), and see it think before it answers."
     ),
-    "decode": Row("decode:decode", "Decode a provider's answer, streamed or whole, and print it as one JSON object."),
-    "translate": Row(
+    "decode": CommandRow(
+        "decode:decode", "Decode a provider's answer, streamed or whole, and print it as one JSON object."
+    ),
+    "translate": CommandRow(
         "translate:translate", "Translate a provider's answer into what a client of a protocol would get."
     ),
-    "models": Row("models:models", "The models that can run inside the gateway."),
-    "keys": Row("keys:keys", "API keys of the gateway: who may ask, and for what."),
-    "seal-keys": Row(
+    "models": CommandRow("models:models", "The models that can run inside the gateway."),
+    "keys": CommandRow("keys:keys", "API keys of the gateway: who may ask, and for what."),
+    "seal-keys": CommandRow(
         "seal_keys:seal_keys",
         "The keys that seal reasoning: the first seals, all open what they sealed until they are retired.",
     ),
-    "space": Row("space:space", "Spaces: rooms in which agents and people think aloud (docs/spaces.md)."),
-    "record": Row("record:record", "The tamper-evident record of what is stored (docs/record.md)."),
-    "config": Row("config:config", "The configuration file."),
-    "openapi": Row("openapi:openapi", "Print the OpenAPI document."),
-    "worker": Row("worker:worker", None),
+    "space": CommandRow("space:space", "Spaces: rooms in which agents and people think aloud (docs/spaces.md)."),
+    "record": CommandRow("record:record", "The tamper-evident record of what is stored (docs/record.md)."),
+    "config": CommandRow("config:config", "The configuration file."),
+    "openapi": CommandRow("openapi:openapi", "Print the OpenAPI document."),
+    "worker": CommandRow("worker:worker", None),
 }
 
 
-class _Main(LazyGroup):
+class _MainGroup(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -60,11 +62,11 @@ class _Main(LazyGroup):
             raise
         except Exception as error:
             # The message may quote content; the place is what a report needs.
-            click.echo(f"Error: a fault of Pellucid's own, please report it: {place_of(error)}", err=True)
+            click.echo(f"Error: a fault of Pellucid's own, please report it: {error_location(error)}", err=True)
             ctx.exit(70)
 
 
-@click.group(cls=_Main, rows=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_MainGroup, rows=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pellucid")
 def main() -> None:
     """See the model think: the reasoning of any language model, in the protocols that applications already use."""

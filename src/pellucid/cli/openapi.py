@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 import msgspec
 
-from ..server.openapi import document
+from ..server.openapi import build_document
 
 
 @click.command()
 def openapi() -> None:
     """Print the OpenAPI document."""
-    click.echo(msgspec.json.format(msgspec.json.encode(document()), indent=2).decode())
+    click.echo(msgspec.json.format(msgspec.json.encode(build_document()), indent=2).decode())

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import ConfigError
-from ..text import meant
+from ..text import did_you_mean
 
 if TYPE_CHECKING:
     from ..server.config import Config
 
 # A model has no business with the terminal itself: all controls but line break and tab are left out.
-CONTROLS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
+CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 
 
-def visible(text: str) -> str:
-    return text.translate(CONTROLS)
+def strip_controls(text: str) -> str:
+    return text.translate(CONTROL_CHARACTERS)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,13 +67,13 @@ def read_options(
         base = read_config(file or DEFAULT_FILE)
         if not (provider or upstream or local_model or any(value is not None for value in server.values())):
             return base
-        table = _as_table(file or DEFAULT_FILE)
+        table = _read_table(file or DEFAULT_FILE)
     if upstream is not None and provider is None:
         provider = "openai-compat"
     if provider is not None:
         known = {*builtin_profiles(), *table.get("profiles", {})}
         if provider not in known:
-            raise ConfigError([f"--provider: no profile {provider!r}; {meant(provider, known)}"])
+            raise ConfigError([f"--provider: no profile {provider!r}; {did_you_mean(provider, known)}"])
         row: dict[str, Any] = {}
         if upstream is not None:
             row["base_url"] = upstream
@@ -84,13 +84,13 @@ def read_options(
         table["providers"] = {provider: row}
         table.pop("models", None)
     if local_model is not None:
-        where = "path" if local_model.endswith(".gguf") or "/" in local_model else "model"
-        table["local"] = {"enabled": True, where: local_model}
-    given = {name: value for name, value in server.items() if value is not None}
-    if given:
-        table["server"] = {**table.get("server", {}), **given}
+        key = "path" if local_model.endswith(".gguf") or "/" in local_model else "model"
+        table["local"] = {"enabled": True, key: local_model}
+    server_options = {name: value for name, value in server.items() if value is not None}
+    if server_options:
+        table["server"] = {**table.get("server", {}), **server_options}
     return check_config(table)
 
 
-def _as_table(file: Path) -> dict[str, Any]:
+def _read_table(file: Path) -> dict[str, Any]:
     return tomllib.loads(file.read_text("utf-8"))

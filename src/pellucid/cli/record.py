@@ -23,15 +23,15 @@ from ..record import (
     ensure_record_keys,
     read_public_keys,
 )
-from ..record.keys import Signed, public_pem
+from ..record.keys import SignedCheckpoint, public_pem
 from ..record.lines import decode_line, encode_line
 from ..storage import AlreadyStored, Store
-from .kept import configuration, json_option, print_json, record_keys, recording_of, where, with_store
+from .kept import json_option, load_configuration, load_record_keys, print_json, recording_of, store_options, with_store
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _which(command: F) -> F:
+def _scope_options(command: F) -> F:
     for name, metavar, help in (
         ("--scope", "S", "Only this: conversation:ID, response:ID or space:NAME."),
         ("--owner", "O", "Only what is this tenant's."),
@@ -46,11 +46,11 @@ def record() -> None:
 
 
 @record.command()
-@_which
+@_scope_options
 @click.option("--public-key", type=click.Path(path_type=Path), help="The key (PEM) that must have signed it.")
 @click.option("--known", type=click.Path(path_type=Path), help="An older export, whose checkpoints must be in it.")
 @json_option
-@where
+@store_options
 @click.argument("exported", metavar="[FILE|-]", required=False)
 @click.pass_context
 def verify(
@@ -68,80 +68,82 @@ def verify(
     with 1 if anything is wrong, and says which entry it is."""
     scopes: list[ScopeReport] = []
 
-    def told(through: list[ScopeReport]) -> None:
-        for one in through:
+    def report_scopes(finished: list[ScopeReport]) -> None:
+        for one in finished:
             if as_json:
                 scopes.append(one)
             else:
                 click.echo(_scope_line(one))
 
     trusted = read_public_keys(public_key) if public_key is not None else None
-    before = list(_checkpoints(known)) if known is not None else []
+    known_checkpoints = list(_read_checkpoints(known)) if known is not None else []
     if exported is not None:
         if owner is not None or scope is not None:
             raise RequestError("--owner and --scope say what to read of a store; an export is checked whole")
-        verifier = Verifier(trusted, known=before)
-        for line in _lines(exported):
-            told(verifier.feed(line))
+        verifier = Verifier(trusted, known=known_checkpoints)
+        for line in _read_lines(exported):
+            report_scopes(verifier.feed(line))
     else:
-        keys = record_keys(configuration(file))
+        keys = load_record_keys(load_configuration(file))
         recording = Recording(signers=keys.signers) if keys is not None else None
-        verifier = Verifier(trusted if trusted is not None else keys and keys.trusted, recording, before)
+        verifier = Verifier(trusted if trusted is not None else keys and keys.trusted, recording, known_checkpoints)
         with_store(
             file,
             store,
-            lambda kept: kept.record.tell(lambda line: told(verifier.feed(line)), owner=owner, scope=scope),
-            there=True,
+            lambda opened_store: opened_store.record.export(
+                lambda line: report_scopes(verifier.feed(line)), owner=owner, scope=scope
+            ),
+            must_exist=True,
         )
     report = verifier.end()
-    if not report.scopes and report.right and (owner or scope):
-        which = " of ".join(one for one in (scope, owner) if one)
+    if not report.scopes and report.is_ok and (owner or scope):
+        scope_name = " of ".join(one for one in (scope, owner) if one)
         raise RequestError(
-            f"the record has nothing of {which}; without it, `verify` lists what there is", kind="not_found"
+            f"the record has nothing of {scope_name}; without it, `verify` lists what there is", kind="not_found"
         )
     if as_json:
-        print_json({"right": report.right, **msgspec.to_builtins(report), "chains": scopes})
+        print_json({"right": report.is_ok, **msgspec.to_builtins(report), "chains": scopes})
     else:
         click.echo(
-            f"{_many(report.scopes, 'chain')} with {_many(report.entries, 'entry', 'entries')}: "
-            f"{_many(report.contents, 'content')} as recorded, {report.gone} gone; "
-            f"{_many(report.checkpoints, 'checkpoint')}."
+            f"{_count_of(report.scopes, 'chain')} with {_count_of(report.entries, 'entry', 'entries')}: "
+            f"{_count_of(report.contents, 'content')} as recorded, {report.gone} gone; "
+            f"{_count_of(report.checkpoints, 'checkpoint')}."
         )
         if report.before:
             click.echo(f"{report.before} stored before there was a record.")
         if report.checkpoints and report.keys == "own":
             click.echo("The signatures were checked with the key in the export itself: with --public-key, whose it is.")
-        if report.right:
+        if report.is_ok:
             click.echo("The record is whole, and everything is as it was recorded.")
         else:
-            click.echo(f"{_many(len(report.findings), 'thing')} wrong:")
+            click.echo(f"{_count_of(len(report.findings), 'thing')} wrong:")
         for finding in report.findings:
             click.echo(f"  {finding}")
-    ctx.exit(0 if report.right else 1)
+    ctx.exit(0 if report.is_ok else 1)
 
 
 @record.command()
-@_which
+@_scope_options
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="The file to write it to (standard output).")
-@where
+@store_options
 def export(owner: str | None, scope: str | None, output: Path | None, file: Path | None, store: str | None) -> None:
     """Write the record as lines of JSON: checkpoints, entries, and the contents that are still there. What was not
     signed yet is signed first. `pellucid record verify FILE` checks it, wherever it is."""
-    keys = ensure_record_keys(configuration(file).record_key_path())
+    keys = ensure_record_keys(load_configuration(file).record_key_path())
     lines = [KeyLine(id=id, pem=public_pem(public)) for id, public in keys.trusted.items()]
 
-    async def write(kept: Store) -> None:
+    async def write(opened_store: Store) -> None:
         with suppress(AlreadyStored):  # the gateway does it at this moment
-            await kept.record.sign()
-        with _writing(output) as out:
-            await kept.record.tell(lambda line: _put(out, line), owner=owner, scope=scope, keys=lines)
+            await opened_store.record.sign()
+        with _open_output(output) as out:
+            await opened_store.record.export(lambda line: _write_line(out, line), owner=owner, scope=scope, keys=lines)
 
-    with_store(file, store, write, Recording(signers=keys.signers), there=True)
+    with_store(file, store, write, Recording(signers=keys.signers), must_exist=True)
 
 
 @record.command()
 @click.option("--owner", metavar="O", help="The tenant whose it is, if several have one of this name.")
-@where
+@store_options
 @click.argument("scope")
 @click.argument("subjects", nargs=-1, metavar="[SUBJECT]…")
 def erase(owner: str | None, file: Path | None, store: str | None, scope: str, subjects: tuple[str, ...]) -> None:
@@ -149,56 +151,56 @@ def erase(owner: str | None, file: Path | None, store: str | None, scope: str, s
     of a response or an item, the number of an envelope. The record says that it was erased, and stays whole; what is
     left of it there can be compared with no guess."""
 
-    async def gone(kept: Store) -> int:
-        owners = await kept.record.owners(scope)
+    async def erase_contents(opened_store: Store) -> int:
+        owners = await opened_store.record.owners_of(scope)
         if owner is None and len(owners) > 1:
             raise RequestError(f"{scope} is there of several: choose one with --owner ({', '.join(owners)})")
         if not owners or (owner is not None and owner not in owners):
             raise RequestError(
                 f"the record has no {scope}; `pellucid record verify` lists what it has", kind="not_found"
             )
-        return await kept.record.erase(owner or owners[0], scope, subjects)
+        return await opened_store.record.erase(owner or owners[0], scope, subjects)
 
-    many = with_store(file, store, gone, recording_of(configuration(file)), there=True)
-    if not many and subjects:
+    count = with_store(file, store, erase_contents, recording_of(load_configuration(file)), must_exist=True)
+    if not count and subjects:
         raise RequestError(f"nothing was erased: none of these is in {scope} (any more)", kind="not_found")
-    click.echo(f"{_many(many, 'content')} erased.")
+    click.echo(f"{_count_of(count, 'content')} erased.")
 
 
 @record.command()
-@_which
+@_scope_options
 @click.option("--all", "everything", is_flag=True, help="Whatever there is.")
-@where
+@store_options
 def accept(owner: str | None, scope: str | None, everything: bool, file: Path | None, store: str | None) -> None:
     """Take chains as they are whose end was written without the key, after you looked at them: their entries are signed
     from then on, and each chain says that it was accepted. Until then `verify` names them."""
     if not (owner or scope or everything):
         raise click.UsageError("Which? Give --scope, --owner, or --all")
-    keys = record_keys(configuration(file))
+    keys = load_record_keys(load_configuration(file))
     if keys is None:
         raise RequestError("there is no key here to seal them with; `pellucid serve` makes it once", kind="not_found")
-    many = with_store(
+    count = with_store(
         file,
         store,
-        lambda kept: kept.record.accept(owner=owner, scope=scope),
+        lambda opened_store: opened_store.record.accept(owner=owner, scope=scope),
         Recording(signers=keys.signers),
-        there=True,
+        must_exist=True,
     )
-    click.echo(f"{_many(many, 'chain')} accepted.")
+    click.echo(f"{_count_of(count, 'chain')} accepted.")
 
 
 @record.command()
-@where
+@store_options
 def key(file: Path | None, store: str | None) -> None:
     """Print the public key, for whoever is to check the record without this gateway."""
-    keys = record_keys(configuration(file))
+    keys = load_record_keys(load_configuration(file))
     if keys is None:
         raise RequestError("there is no key yet; `pellucid serve` makes it once", kind="not_found")
     for public in keys.trusted.values():
         click.echo(public_pem(public), nl=False)
 
 
-def _lines(path: str) -> Iterator[Line]:
+def _read_lines(path: str) -> Iterator[Line]:
     try:
         with click.open_file(path, "rb") as lines:
             for number, line in enumerate(lines, 1):
@@ -208,14 +210,14 @@ def _lines(path: str) -> Iterator[Line]:
         raise RequestError(f"{path}: {error.strerror or error}") from None
 
 
-def _checkpoints(path: Path) -> Iterator[Signed]:
-    for line in _lines(str(path)):
+def _read_checkpoints(path: Path) -> Iterator[SignedCheckpoint]:
+    for line in _read_lines(str(path)):
         if isinstance(line, CheckpointLine) and line.checkpoint is not None:
-            yield Signed(line.checkpoint, line.signature)
+            yield SignedCheckpoint(line.checkpoint, line.signature)
 
 
 @contextmanager
-def _writing(path: Path | None) -> Iterator[IO[bytes]]:
+def _open_output(path: Path | None) -> Iterator[IO[bytes]]:
     if path is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -227,19 +229,19 @@ def _writing(path: Path | None) -> Iterator[IO[bytes]]:
         raise RequestError(f"{path}: {error.strerror or error}") from None
 
 
-def _put(out: IO[bytes], line: Line) -> None:
+def _write_line(out: IO[bytes], line: Line) -> None:
     out.write(encode_line(line))
 
 
-def _scope_line(one: ScopeReport) -> str:
-    gone = f", {one.gone} gone" if one.gone else ""
+def _scope_line(report: ScopeReport) -> str:
+    gone = f", {report.gone} gone" if report.gone else ""
     signed = "not signed yet"
-    if one.checkpoint is not None and one.signed_at is not None:
-        at = datetime.fromtimestamp(one.signed_at / 1000, UTC).isoformat(timespec="seconds")
-        signed = f"signed up to {one.signed} (checkpoint {one.checkpoint}, {at})"
-    entries = _many(one.entries, "entry", "entries")
-    return f"{one.owner} {one.scope}: {entries}, {_many(one.contents, 'content')} there{gone}; {signed}"
+    if report.checkpoint is not None and report.signed_at is not None:
+        at = datetime.fromtimestamp(report.signed_at / 1000, UTC).isoformat(timespec="seconds")
+        signed = f"signed up to {report.signed} (checkpoint {report.checkpoint}, {at})"
+    entries = _count_of(report.entries, "entry", "entries")
+    return f"{report.owner} {report.scope}: {entries}, {_count_of(report.contents, 'content')} there{gone}; {signed}"
 
 
-def _many(number: int, one: str, more: str | None = None) -> str:
+def _count_of(number: int, one: str, more: str | None = None) -> str:
     return f"{number} {one if number == 1 else more or one + 's'}"

@@ -14,19 +14,19 @@ from rich.table import Table
 from ..errors import RequestError
 from ..sealing import Key, Keys, change_keys, ensure_keys, env_keys, read_keys
 from ..sealing.keyfile import ENV
-from .kept import configuration
+from .kept import load_configuration
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _where(command: F) -> F:
+def _key_file_options(command: F) -> F:
     """Where the keys are: where the gateway's configuration says, as long as nothing else is said here."""
     for option in (
         click.option("--config", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
         click.option(
             "--file",
             type=click.Path(path_type=Path),
-            envvar=f"{ENV}_FILE",
+            envvar=f"{ENV}_SECRET_FILE",
             help=f"Another file than the configuration's. (Keys in the environment variable {ENV} win over it.)",
         ),
     ):
@@ -34,10 +34,10 @@ def _where(command: F) -> F:
     return command
 
 
-def _path(file: Path | None, config: Path | None) -> Path:
+def _key_file_path(file: Path | None, config: Path | None) -> Path:
     if file is not None:
         return file
-    return configuration(config).seal_keys_path()
+    return load_configuration(config).seal_keys_path()
 
 
 @click.group("seal-keys")
@@ -46,49 +46,49 @@ def seal_keys() -> None:
 
 
 @seal_keys.command("list")
-@_where
+@_key_file_options
 def list_keys(file: Path | None, config: Path | None) -> None:
     """Show the keys' names and what each is for."""
-    keys = env_keys() or read_keys(_path(file, config))
+    keys = env_keys() or read_keys(_key_file_path(file, config))
     now = datetime.now(UTC)
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "made", "what it does"):
         table.add_column(heading, overflow="fold")
     for key in keys.keys:
-        table.add_row(key.kid, f"{key.created_at:%Y-%m-%d}", _does(key, keys, now))
+        table.add_row(key.kid, f"{key.created_at:%Y-%m-%d}", _describe_use(key, keys, now))
     Console().print(table)
 
 
 @seal_keys.command()
-@_where
+@_key_file_options
 def rotate(file: Path | None, config: Path | None) -> None:
     """Put a new key first. It seals from now on, and the others go on opening."""
-    _in_the_file()
-    path = _path(file, config)
+    _require_file_keys()
+    path = _key_file_path(file, config)
     keys = change_keys(path, lambda keys: keys.rotate(datetime.now(UTC))) if path.exists() else ensure_keys(path)
     click.echo(f"{keys.active.kid} seals from now on.")
 
 
 @seal_keys.command()
-@_where
+@_key_file_options
 @click.option("--in-days", type=click.IntRange(0, 36500), default=0, help="Not now, but in so many days.")
 @click.argument("name")
 def retire(file: Path | None, config: Path | None, in_days: int, name: str) -> None:
     """Retire the key NAME: it seals nothing more, and from then on it opens nothing either."""
-    _in_the_file()
+    _require_file_keys()
     at = (datetime.now(UTC) + timedelta(days=in_days)).replace(microsecond=0)
-    change_keys(_path(file, config), lambda keys: keys.retire(name, at))
+    change_keys(_key_file_path(file, config), lambda keys: keys.retire(name, at))
     click.echo(f"{name} opens {f'until {at:%Y-%m-%d %H:%M} UTC' if in_days else 'nothing any more'}.")
 
 
-def _in_the_file() -> None:
+def _require_file_keys() -> None:
     if env_keys() is not None:
         raise RequestError(f"the keys in use are those in {ENV}; change them there, or unset it", code="seal_keys")
 
 
-def _does(key: Key, keys: Keys, now: datetime) -> str:
+def _describe_use(key: Key, keys: Keys, now: datetime) -> str:
     if key is keys.active:
         return "seals and opens"
     if key.retired_at is None:
         return "opens"
-    return f"{'retired' if key.retired(now) else 'opens until'} {key.retired_at:%Y-%m-%d}"
+    return f"{'retired' if key.is_retired(now) else 'opens until'} {key.retired_at:%Y-%m-%d}"

@@ -23,11 +23,11 @@ def serve(host: str | None, port: int | None, workers: int | None, **where: Any)
     # Imported here, as in `_serve`: `--help` and a mistake in the configuration need none of it.
     import uvloop
 
-    from ..server.observe import set_up_log
+    from ..server.observe import configure_logging
     from .workers import supervise
 
     config = read_options(**where, host=host, port=port, workers=workers)
-    set_up_log(config.telemetry)
+    configure_logging(config.telemetry)
     uvloop.run(_serve(config) if config.server.workers == 1 else supervise(config))
 
 
@@ -35,22 +35,22 @@ async def _serve(config: Config) -> None:
     from ..models.embedded import EmbeddedModel
     from ..server import create_app
     from ..upstream import UpstreamClient
-    from .greeting import greet
-    from .http_server import Server, listen
+    from .greeting import print_banner
+    from .http_server import GatewayServer, listen
     from .local import local_engine
 
     sockets = listen(config.server.host, config.server.port)
     transport = UpstreamClient(config.limits)
-    engine = await local_engine(config.local) if config.use_local else None
+    engine = await local_engine(config.local) if config.uses_local_model else None
     local = EmbeddedModel(engine, transport) if engine is not None else None
-    server = Server(create_app(config, local, transport))
+    server = GatewayServer(create_app(config, local, transport))
 
-    async def when_up() -> None:
-        await server.up()
-        await greet(config, sockets, engine)
+    async def print_banner_when_up() -> None:
+        await server.wait_started()
+        await print_banner(config, sockets, engine)
 
-    greeting = asyncio.create_task(when_up())
+    banner_task = asyncio.create_task(print_banner_when_up())
     try:
-        await server.until_told(sockets)
+        await server.run_until_stopped(sockets)
     finally:
-        greeting.cancel()
+        banner_task.cancel()

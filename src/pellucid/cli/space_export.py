@@ -12,11 +12,11 @@ import uvloop
 from ..errors import RequestError
 from ..spaces.past.exporting import EXPORT_FORMATS
 from ..spaces.past.training import REASONING_FORMS
-from .space_options import reader, where
+from .space_options import connection_options, open_reader
 
 
 @click.command()
-@where
+@connection_options
 @click.option(
     "--format",
     "form",
@@ -52,8 +52,8 @@ def export(
         raise click.UsageError("--reasoning, --complete and --no-metadata say how --format chat-jsonl is written")
 
     async def write(out: BinaryIO) -> None:
-        async with reader(url, token, space) as there:
-            async for line in there.lines(
+        async with open_reader(url, token, space) as remote:
+            async for line in remote.lines(
                 "/export",
                 format=form,
                 reasoning=reasoning,

@@ -23,14 +23,14 @@ from ..envelopes.shown import SpaceView, space_view
 from ..errors import PellucidError, RequestError
 from ..spaces.client.participant import Participant
 from ..spaces.client.refusals import SpaceClosed
-from ..text import meant
-from .space_lanes import Lanes
-from .space_options import json_option, last_option, participant, reader, view_option, where
+from ..text import did_you_mean
+from .space_lanes import Transcript
+from .space_options import connection_options, json_option, last_option, open_participant, open_reader, view_option
 
 
 @click.command()
 @click.argument("text", required=False)
-@where
+@connection_options
 @click.option("--to", multiple=True, metavar="ID", help="Whom it is for; can be repeated. Otherwise everybody.")
 @click.option("--answers", multiple=True, metavar="ID", help="The id of what it answers; can be repeated.")
 @click.option("--context", metavar="PATH", help="The reasoning in which it stands.")
@@ -56,15 +56,15 @@ def say(
         "kind": kind,
         "payload": _payload(kind, text, payload),
     }
-    more = {"to": list(to), "correlation_id": list(answers), "context": context}
-    envelope |= {name: value for name, value in more.items() if value}
+    addressing = {"to": list(to), "correlation_id": list(answers), "context": context}
+    envelope |= {name: value for name, value in addressing.items() if value}
 
     async def post() -> dict[str, Any]:
-        async with reader(url, token, space) as there:
-            return await there.post(envelope)
+        async with open_reader(url, token, space) as remote:
+            return await remote.post(envelope)
 
-    told = uvloop.run(post())
-    click.echo(msgspec.json.encode(told) if as_json else f"{told.get('id')}\t{told.get('seq')}")
+    response = uvloop.run(post())
+    click.echo(msgspec.json.encode(response) if as_json else f"{response.get('id')}\t{response.get('seq')}")
 
 
 def _payload(kind: str, text: str | None, payload: str | None) -> dict[str, Any]:
@@ -73,8 +73,8 @@ def _payload(kind: str, text: str | None, payload: str | None) -> dict[str, Any]
             return {}
         raise click.UsageError("Say what? Give TEXT, or --payload, and one of them only")
     if payload is None:
-        words = sys.stdin.read() if text == "-" else text
-        return {kinds.kind_of(kind).input_field: words}
+        content = sys.stdin.read() if text == "-" else text
+        return {kinds.kind_of(kind).input_field: content}
     try:
         value = msgspec.json.decode(payload)
     except msgspec.DecodeError as error:
@@ -94,29 +94,29 @@ TEXT                      say it to everybody       //TEXT   the same, where it 
 
 
 @click.command()
-@where
+@connection_options
 @view_option()
 @last_option
 @json_option
 def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as_json: bool) -> None:
     """Be in a space: see what is said, and say what you type. `/help` tells what else there is."""
 
-    async def be() -> None:
-        async with participant(url, token, space, view=view, history=last) as me:
-            await Visit(me, lanes).stay()
+    async def run() -> None:
+        async with open_participant(url, token, space, view=view, history=last) as participant:
+            await TerminalSession(participant, transcript).run()
 
-    with Lanes(as_json) as lanes:
-        uvloop.run(be())
+    with Transcript(as_json) as transcript:
+        uvloop.run(run())
 
 
-class Visit:
+class TerminalSession:
     """Somebody at a terminal, or a program that writes lines."""
 
-    def __init__(self, me: Participant, lanes: Lanes) -> None:
-        self._me = me
-        self._lanes = lanes
-        self._typed = sys.stdin.isatty()
-        self._open: dict[str, str] = {}
+    def __init__(self, participant: Participant, transcript: Transcript) -> None:
+        self._participant = participant
+        self._transcript = transcript
+        self._is_interactive = sys.stdin.isatty()
+        self._open_reasoning: dict[str, str] = {}
         """Contexts of reasoning that are open, as far as was seen, and whose they are."""
         self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
             "to": self._to,
@@ -126,33 +126,35 @@ class Visit:
             "help": self._help,
         }
 
-    async def stay(self) -> None:
-        me = self._me
-        others = ", ".join(sorted(me.participants)) or "nobody else"
-        self._lanes.tell(f"You are {me.id} in {me.space}, with {others}. /help tells what you can do.")
-        watching, reading = asyncio.create_task(self._watch()), asyncio.create_task(self._read())
-        done, left = await asyncio.wait((watching, reading), return_when=asyncio.FIRST_COMPLETED)
-        for task in left:
+    async def run(self) -> None:
+        participant = self._participant
+        others = ", ".join(sorted(participant.participants)) or "nobody else"
+        self._transcript.print_notice(
+            f"You are {participant.id} in {participant.space}, with {others}. /help tells what you can do."
+        )
+        watching, reading = asyncio.create_task(self._watch()), asyncio.create_task(self._read_input())
+        done, pending = await asyncio.wait((watching, reading), return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.gather(*pending, return_exceptions=True)
         for task in done:
             task.result()
 
     async def _watch(self) -> None:
-        async for envelope in self._me:
-            self._follow(envelope)
-            if not (self._typed and envelope.sender == self._me.id and envelope.kind == kinds.CHAT):
-                self._lanes.show(envelope)
+        async for envelope in self._participant:
+            self._track_reasoning(envelope)
+            if not (self._is_interactive and envelope.sender == self._participant.id and envelope.kind == kinds.CHAT):
+                self._transcript.show(envelope)
 
-    def _follow(self, envelope: Envelope) -> None:
+    def _track_reasoning(self, envelope: Envelope) -> None:
         if envelope.kind == kinds.START and paths.is_segment(envelope.id):
-            path = f"{envelope.context}/{envelope.id}" if envelope.context in self._open else envelope.context
-            self._open[path or envelope.id] = envelope.sender
+            path = f"{envelope.context}/{envelope.id}" if envelope.context in self._open_reasoning else envelope.context
+            self._open_reasoning[path or envelope.id] = envelope.sender
         elif envelope.kind in (kinds.CONCLUSION, kinds.CANCEL) and envelope.context is not None:
-            for path in [one for one in self._open if paths.is_within(one, envelope.context)]:
-                del self._open[path]
+            for path in [one for one in self._open_reasoning if paths.is_within(one, envelope.context)]:
+                del self._open_reasoning[path]
 
-    async def _read(self) -> None:
+    async def _read_input(self) -> None:
         lines: asyncio.Queue[str | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -166,23 +168,23 @@ class Visit:
             if line.strip() in ("/quit", "/exit"):
                 return
             try:
-                await self._do(line)
+                await self._handle_line(line)
             except SpaceClosed:
                 raise
             except PellucidError as error:
-                self._lanes.tell(f"! {error.info.message}")
+                self._transcript.print_notice(f"! {error.info.message}")
 
-    async def _do(self, line: str) -> None:
+    async def _handle_line(self, line: str) -> None:
         if not line.strip():
             return
         if not line.startswith("/") or line.startswith("//"):
-            await self._me.say(line.removeprefix("/") if line.startswith("//") else line)
+            await self._participant.say(line.removeprefix("/") if line.startswith("//") else line)
             return
         name, _, rest = line[1:].partition(" ")
         command = self._commands.get(name)
         if command is None:
             raise RequestError(
-                f"there is no /{name}; {meant('/' + name, [f'/{one}' for one in (*self._commands, 'quit')])}"
+                f"there is no /{name}; {did_you_mean('/' + name, [f'/{one}' for one in (*self._commands, 'quit')])}"
             )
         await command(rest.strip())
 
@@ -190,26 +192,26 @@ class Visit:
         who, _, text = rest.partition(" ")
         if not text:
             raise RequestError("/to needs an id and a text")
-        await self._me.say(text, to=who)
+        await self._participant.say(text, to=who)
 
     async def _cancel(self, rest: str) -> None:
-        which, _, reason = rest.partition(" ")
-        others = [path for path, owner in self._open.items() if owner != self._me.id]
-        named = [path for path in self._open if which in (path, self._open[path])]
-        if which and not named and which not in self._open.values():
-            named, reason = ([which], reason) if paths.is_segment(which.partition("/")[0]) else ([], reason)
-        chosen = named if which else others
+        target, _, reason = rest.partition(" ")
+        others = [path for path, owner in self._open_reasoning.items() if owner != self._participant.id]
+        matching = [path for path in self._open_reasoning if target in (path, self._open_reasoning[path])]
+        if target and not matching and target not in self._open_reasoning.values():
+            matching, reason = ([target], reason) if paths.is_segment(target.partition("/")[0]) else ([], reason)
+        chosen = matching if target else others
         if not chosen:
             raise RequestError("nobody is seen reasoning")
-        await self._me.cancel(chosen[-1], reason or None)
+        await self._participant.cancel(chosen[-1], reason or None)
 
     async def _view(self, rest: str) -> None:
-        await self._me.look(space_view(rest))
-        self._lanes.tell(f"You see {rest} from now on.")
+        await self._participant.look(space_view(rest))
+        self._transcript.print_notice(f"You see {rest} from now on.")
 
     async def _who(self, _: str) -> None:
-        for id in sorted((self._me.id, *self._me.participants)):
-            self._lanes.tell(f"{id}{' (you)' if id == self._me.id else ''}")
+        for id in sorted((self._participant.id, *self._participant.participants)):
+            self._transcript.print_notice(f"{id}{' (you)' if id == self._participant.id else ''}")
 
     async def _help(self, _: str) -> None:
-        self._lanes.tell(HELP)
+        self._transcript.print_notice(HELP)

@@ -30,12 +30,12 @@ from ..envelopes import context as paths
 from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
 from ..envelopes.kinds import text_of
-from ..envelopes.mcp import given_to, text_in, tool_of
+from ..envelopes.mcp import request_arguments, result_text, tool_of
 from ..envelopes.translate import encode
-from .options import visible
+from .options import strip_controls
 
-_WORDS = {"join": "came", "leave": "left", "invited": "may come"}
-_OFTEN = {
+_EVENT_WORDS = {"join": "came", "leave": "left", "invited": "may come"}
+_REPEATED_EVENT_WORDS = {
     ("join", 0): "came and left",
     ("leave", 0): "left and came back",
     ("join", 1): "came, left and came back",
@@ -44,48 +44,48 @@ _OFTEN = {
 """By what came first, and whether what came last is the same."""
 
 
-def comings(told: Sequence[Envelope]) -> list[str]:
+def presence_lines(envelopes: Sequence[Envelope]) -> list[str]:
     """What `system/presence` tells, each participant in the place where it was first told of."""
-    of: dict[str, list[str]] = {}
-    for envelope in told:
+    events_by_participant: dict[str, list[str]] = {}
+    for envelope in envelopes:
         participant = envelope.payload.get("participant")
         who = participant.get("id") if isinstance(participant, dict) else None
-        events = of.setdefault(str(who or "?"), [])
+        events = events_by_participant.setdefault(str(who or "?"), [])
         event = str(envelope.payload.get("event"))
         if events[-1:] != [event]:
             events.append(event)
-    return [f"{who} {_did(events)}" for who, events in of.items()]
+    return [f"{who} {_describe_presence(events)}" for who, events in events_by_participant.items()]
 
 
-def _did(events: Sequence[str]) -> str:
+def _describe_presence(events: Sequence[str]) -> str:
     if len(events) == 1 or not set(events) <= {"join", "leave"}:
-        return ", ".join(_WORDS.get(event, "?") for event in events)
+        return ", ".join(_EVENT_WORDS.get(event, "?") for event in events)
     times = len(events) // 2
-    return _OFTEN[events[0], len(events) % 2] + (f", {times} times" if times > 1 else "")
+    return _REPEATED_EVENT_WORDS[events[0], len(events) % 2] + (f", {times} times" if times > 1 else "")
 
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta", "bright_green")
-_LONGEST = 2_000
+_MAX_SHOWN_CHARACTERS = 2_000
 """Characters of a call's arguments, or of what came of it, that are shown. `--json` shows all."""
-GATHERS_SECONDS = 1.0
+GATHER_SECONDS = 1.0
 """How long comings and goings are gathered where nothing else is said."""
 
 
-class Line(NamedTuple):
+class TranscriptLine(NamedTuple):
     mark: str
     text: str
     style: str = ""
 
 
-def _line(envelope: Envelope) -> Line:
+def _line(envelope: Envelope) -> TranscriptLine:
     label = kinds.kind_of(envelope.kind).label
     mark, style = label.mark, label.style
     if envelope.context:
         mark = f"│ {mark}".rstrip() if label.nested_bar else mark
         style = style if label.nested_style is None else label.nested_style
-    if label.says == "result" and envelope.payload.get("error") is not None:
+    if label.content == "result" and envelope.payload.get("error") is not None:
         style = "red"
-    return Line(mark, label.lead + _SAYS[label.says](envelope), style)
+    return TranscriptLine(mark, label.prefix + _RENDERERS[label.content](envelope), style)
 
 
 def _opening(envelope: Envelope) -> str:
@@ -98,7 +98,7 @@ def _severity(envelope: Envelope) -> str:
 
 
 def _confidence(envelope: Envelope) -> str:
-    return text_of(envelope) + _sure(envelope)
+    return text_of(envelope) + _confidence_suffix(envelope)
 
 
 def _conclusion(envelope: Envelope) -> str:
@@ -106,21 +106,21 @@ def _conclusion(envelope: Envelope) -> str:
     text = text_of(envelope)
     if isinstance(recommended, str) and recommended != text:
         text = f"{text}: {recommended}" if text else recommended
-    return (text or "done") + _sure(envelope)
+    return (text or "done") + _confidence_suffix(envelope)
 
 
 def _call(envelope: Envelope) -> str:
-    given = given_to(envelope)
+    arguments = request_arguments(envelope)
     name = tool_of(envelope) or envelope.payload.get("method", "?")
-    return f"{name} {_short(given)}" if given else f"{name}"
+    return f"{name} {_shorten(arguments)}" if arguments else f"{name}"
 
 
 def _result(envelope: Envelope) -> str:
     error, result = envelope.payload.get("error"), envelope.payload.get("result")
     if error is not None:
-        return _short(error)
-    text = text_in(result)
-    return _short(result if text is None else text)
+        return _shorten(error)
+    text = result_text(result)
+    return _shorten(result if text is None else text)
 
 
 def _reason(envelope: Envelope) -> str:
@@ -129,12 +129,12 @@ def _reason(envelope: Envelope) -> str:
 
 
 def _kind(envelope: Envelope) -> str:
-    said = text_of(envelope)
-    more = said or (_short(envelope.payload) if envelope.payload else "")
-    return f"{envelope.kind} {more}".rstrip()
+    text = text_of(envelope)
+    detail = text or (_shorten(envelope.payload) if envelope.payload else "")
+    return f"{envelope.kind} {detail}".rstrip()
 
 
-_SAYS: dict[kinds.Says, Callable[[Envelope], str]] = {
+_RENDERERS: dict[kinds.LabelContent, Callable[[Envelope], str]] = {
     "words": text_of,
     "opening": _opening,
     "severity": _severity,
@@ -148,68 +148,68 @@ _SAYS: dict[kinds.Says, Callable[[Envelope], str]] = {
 }
 
 
-class Lanes:
+class Transcript:
     """Where envelopes are shown. `as_json`: for programs."""
 
     def __init__(self, as_json: bool = False) -> None:
         self._as_json = as_json
         self._console = Console(highlight=False, soft_wrap=True, emoji=False)
         self._colours: dict[str, str] = {}
-        self._came: list[Envelope] = []
+        self._presence_events: list[Envelope] = []
         """Comings and goings that are not told yet."""
-        self._soon: asyncio.TimerHandle | None = None
+        self._presence_timer: asyncio.TimerHandle | None = None
 
-    def __enter__(self) -> Lanes:
+    def __enter__(self) -> Transcript:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._tell_comings()
+        self._flush_presence()
 
-    def show(self, envelope: Envelope, as_said: bool = False) -> None:
+    def show(self, envelope: Envelope, is_replay: bool = False) -> None:
         """`as_said`: all of it is replayed, and shown as it was."""
         if self._as_json:
             click.echo(encode(envelope, "mew/v0.4"))
             return
         if envelope.kind == kinds.PRESENCE and not envelope.is_erased:
-            self._came.append(envelope)
-            if self._soon is None:
-                self._soon = asyncio.get_running_loop().call_later(GATHERS_SECONDS, self._tell_comings)
+            self._presence_events.append(envelope)
+            if self._presence_timer is None:
+                self._presence_timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._flush_presence)
             return
-        self._tell_comings()
+        self._flush_presence()
         line = _line(envelope)
         if envelope.is_erased:
-            line = Line(line.mark, "(erased)", "dim italic")
+            line = TranscriptLine(line.mark, "(erased)", "dim italic")
         indent = "  " * (paths.depth(envelope.context) - (envelope.kind != kinds.START))
         to = f"  (to {', '.join(envelope.to)})" if envelope.to and envelope.family != "system" else ""
         name = "" if envelope.kind == kinds.WELCOME else envelope.sender
-        lead = f"{visible(name):<12} {indent if envelope.context else ''}{line.mark:<1} "
-        first, *more = visible(line.text + to).splitlines() or [""]
-        shown = Text(lead, style=self._colour(name))
+        prefix = f"{strip_controls(name):<12} {indent if envelope.context else ''}{line.mark:<1} "
+        first, *rest = strip_controls(line.text + to).splitlines() or [""]
+        shown = Text(prefix, style=self._colour(name))
         shown.append(first, style=line.style)
-        bar = lead[: len(lead) - len(line.mark.strip() or " ") - 1] + ("│ " if line.mark[:1] in "╭│" else "  ")
-        for text in more:
+        bar = prefix[: len(prefix) - len(line.mark.strip() or " ") - 1] + ("│ " if line.mark[:1] in "╭│" else "  ")
+        for text in rest:
             shown.append(f"\n{' ' * 12}{bar[12:]}", style=self._colour(name))
             shown.append(text, style=line.style)
         for flag in envelope.flags:
             shown.append(f"\n{' ' * 12}{bar[12:]}", style=self._colour(name))
-            shown.append(f"⚑ {visible(flag.message)}", style="yellow")
-        if envelope.replayed and not as_said:
+            shown.append(f"⚑ {strip_controls(flag.message)}", style="yellow")
+        if envelope.replayed and not is_replay:
             shown.stylize("dim")
         self._console.print(shown)
 
-    def tell(self, text: str) -> None:
+    def print_notice(self, text: str) -> None:
         """A word of our own."""
         if not self._as_json:
-            self._tell_comings()
-            self._console.print(Text(visible(text), style="dim italic"))
+            self._flush_presence()
+            self._console.print(Text(strip_controls(text), style="dim italic"))
 
-    def _tell_comings(self) -> None:
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
-        came, self._came = self._came, []
-        for line in comings(came):
-            self._console.print(Text(f"{'':<14} {visible(line)}", style="dim italic"))
+    def _flush_presence(self) -> None:
+        if self._presence_timer is not None:
+            self._presence_timer.cancel()
+            self._presence_timer = None
+        events, self._presence_events = self._presence_events, []
+        for line in presence_lines(events):
+            self._console.print(Text(f"{'':<14} {strip_controls(line)}", style="dim italic"))
 
     def _colour(self, name: str) -> str:
         if name not in self._colours:
@@ -217,11 +217,15 @@ class Lanes:
         return self._colours[name]
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text) - _LONGEST} characters more)"
+    return (
+        text
+        if len(text) <= _MAX_SHOWN_CHARACTERS
+        else f"{text[:_MAX_SHOWN_CHARACTERS]} … ({len(text) - _MAX_SHOWN_CHARACTERS} characters more)"
+    )
 
 
-def _sure(envelope: Envelope) -> str:
+def _confidence_suffix(envelope: Envelope) -> str:
     confidence = envelope.payload.get("confidence")
     return f"  ({confidence:g})" if isinstance(confidence, int | float) and not isinstance(confidence, bool) else ""

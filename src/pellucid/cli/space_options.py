@@ -9,14 +9,14 @@ import click
 
 from ..envelopes.shown import SPACE_VIEWS, SpaceView
 from ..spaces.client.participant import Participant
-from ..spaces.client.remote import SpaceReader, address
+from ..spaces.client.remote import SpaceReader, parse_address
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 URL, TOKEN = "PELLUCID_SPACE_URL", "PELLUCID_SPACE_TOKEN"
 
 
-def _given(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
+def _require_value(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
     if value:
         return value
     raise click.UsageError(
@@ -26,7 +26,7 @@ def _given(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     )
 
 
-def where(command: F) -> F:
+def connection_options(command: F) -> F:
     """`url`, `token` and `space`."""
     for option in (
         click.option("--space", metavar="NAME", help="The space, where the URL is that of the gateway."),
@@ -34,14 +34,14 @@ def where(command: F) -> F:
             "--token",
             envvar=TOKEN,
             metavar="TOKEN",
-            callback=_given,
+            callback=_require_value,
             help=f"Who you are there. Best given as {TOKEN}: a command line can be read by others.",
         ),
         click.option(
             "--url",
             envvar=URL,
             metavar="URL",
-            callback=_given,
+            callback=_require_value,
             help=f"Where the space is, like http://127.0.0.1:8080/spaces/review, or {URL}.",
         ),
     ):
@@ -49,23 +49,23 @@ def where(command: F) -> F:
     return command
 
 
-def view_option(usually: SpaceView = "full") -> Callable[[F], F]:
+def view_option(default_view: SpaceView = "full") -> Callable[[F], F]:
     return click.option(
         "--view",
         type=click.Choice(SPACE_VIEWS),
-        default=usually,
+        default=default_view,
         show_default=True,
         help="How much of the reasoning: all of it; how each begins and ends; none.",
     )
 
 
-MOST = 10_000
+MAX_ENVELOPES = 10_000
 """Envelopes that a gateway gives at once."""
 
 last_option = click.option(
     "-n",
     "--last",
-    type=click.IntRange(0, MOST),
+    type=click.IntRange(0, MAX_ENVELOPES),
     default=20,
     show_default=True,
     metavar="N",
@@ -74,9 +74,9 @@ last_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each envelope as JSON, one a line.")
 
 
-def participant(url: str, token: str, space: str | None, **more: Any) -> Participant:
+def open_participant(url: str, token: str, space: str | None, **more: Any) -> Participant:
     return Participant(url, token=token, space=space, **more)
 
 
-def reader(url: str, token: str, space: str | None) -> SpaceReader:
-    return SpaceReader(address(url, space), token)
+def open_reader(url: str, token: str, space: str | None) -> SpaceReader:
+    return SpaceReader(parse_address(url, space), token)

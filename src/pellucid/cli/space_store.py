@@ -19,35 +19,44 @@ from rich.table import Table
 from ..envelopes.capability import read_capabilities
 from ..envelopes.envelope import check_participant
 from ..errors import PellucidError, RequestError
-from ..server.access.config import OWNER_RULE, owner_fits
-from ..server.access.guard import LOCAL
+from ..server.access.config import OWNER_RULE, is_owner_name
+from ..server.access.guard import LOCAL_OWNER
 from ..server.config import Config
-from ..server.space_config import USUAL
+from ..server.space_config import DEFAULT_CAPABILITIES
 from ..spaces.runtime import making
 from ..spaces.runtime.settings import SpaceSettings, check_name, read_settings
 from ..storage import Store, StoredParticipant, StoredSpace
 from .greeting import address_of
-from .kept import configuration, date, json_option, print_json, print_table, recording_of, where, with_store
+from .kept import (
+    format_time,
+    json_option,
+    load_configuration,
+    print_json,
+    print_table,
+    recording_of,
+    store_options,
+    with_store,
+)
 from .space_options import TOKEN
 
-Wanted = tuple[str, list[Any]]
+NewParticipant = tuple[str, list[Any]]
 """Somebody who is to come in, and what they may."""
 
 
-def _participants(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[Wanted]:
+def _parse_participants(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[NewParticipant]:
     """`ID`, or `ID=kind,kind…`, or `ID=[…]` with capabilities as JSON."""
-    found: dict[str, list[Any]] = {}
+    capabilities_by_id: dict[str, list[Any]] = {}
     for value in values:
         id, is_limited, kinds = value.partition("=")
         check_participant(id, "--participant")
-        if id in found:
+        if id in capabilities_by_id:
             raise click.BadParameter(f"{id!r} comes twice")
-        found[id] = _capabilities(kinds) if is_limited else list(USUAL)
-        read_capabilities(found[id], f"--participant {id}")
-    return list(found.items())
+        capabilities_by_id[id] = _parse_capabilities(kinds) if is_limited else list(DEFAULT_CAPABILITIES)
+        read_capabilities(capabilities_by_id[id], f"--participant {id}")
+    return list(capabilities_by_id.items())
 
 
-def _capabilities(text: str) -> list[Any]:
+def _parse_capabilities(text: str) -> list[Any]:
     if not text.lstrip().startswith(("[", "{")):
         return [kind for kind in text.split(",") if kind]
     try:
@@ -62,7 +71,7 @@ _PARTICIPANT = click.option(
     "participants",
     multiple=True,
     metavar="ID[=KIND,KIND…]",
-    callback=_participants,
+    callback=_parse_participants,
     help="Who may come in, and what they may send (chats, MCP and reasoning); can be repeated.",
 )
 
@@ -70,14 +79,14 @@ _PARTICIPANT = click.option(
 @click.command()
 @click.argument("name")
 @_PARTICIPANT
-@click.option("--owner", default=LOCAL, show_default=True, metavar="WHO", help="The tenant whose keys list it.")
+@click.option("--owner", default=LOCAL_OWNER, show_default=True, metavar="WHO", help="The tenant whose keys list it.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML or JSON file of settings.")
 @click.option("--reasoning", type=click.Choice(["strict", "flag", "off"]), help="How strictly reasoning is judged.")
 @json_option
-@where
+@store_options
 def create(
     name: str,
-    participants: list[Wanted],
+    participants: list[NewParticipant],
     owner: str,
     settings_file: Path | None,
     reasoning: str | None,
@@ -87,52 +96,55 @@ def create(
 ) -> None:
     """Make the space NAME, and print its participants' tokens: they are not kept, and cannot be shown again."""
     check_name(name)
-    if not owner_fits(owner):
+    if not is_owner_name(owner):
         raise RequestError(f"--owner: {OWNER_RULE}")
-    settings = _settings(settings_file, {} if reasoning is None else {"reasoning": reasoning})
+    settings = _read_space_settings(settings_file, {} if reasoning is None else {"reasoning": reasoning})
 
-    async def work(kept: Store) -> dict[str, str]:
-        return await making.make(kept.spaces, owner, name, settings, dict(participants))
+    async def work(opened_store: Store) -> dict[str, str]:
+        return await making.create_space(opened_store.spaces, owner, name, settings, dict(participants))
 
     tokens = with_store(file, store, work)
-    _tell(name, participants, tokens, as_json, file)
+    _print_tokens(name, participants, tokens, as_json, file)
 
 
 @click.command()
 @click.argument("name")
 @_PARTICIPANT
 @json_option
-@where
-def add(name: str, participants: list[Wanted], file: Path | None, store: str | None, as_json: bool) -> None:
+@store_options
+def add(name: str, participants: list[NewParticipant], file: Path | None, store: str | None, as_json: bool) -> None:
     """Add participants to the space NAME, and print their tokens."""
     if not participants:
         raise click.UsageError("Who? Give --participant ID, or ID=KIND,KIND…")
 
-    async def work(kept: Store) -> dict[str, str]:
-        return await making.add(kept.spaces, (await _there(kept, name)).owner, name, dict(participants))
+    async def work(opened_store: Store) -> dict[str, str]:
+        return await making.add_participants(
+            opened_store.spaces, (await _require_space(opened_store, name)).owner, name, dict(participants)
+        )
 
-    tokens = with_store(file, store, work, there=True)
-    _tell(name, participants, tokens, as_json, file)
+    tokens = with_store(file, store, work, must_exist=True)
+    _print_tokens(name, participants, tokens, as_json, file)
 
 
 @click.command("list")
 @click.option("--owner", metavar="WHO", help="Only those of this tenant.")
 @json_option
-@where
+@store_options
 def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json: bool) -> None:
     """List the spaces and who is in them. Tokens are not kept."""
 
-    async def work(kept: Store) -> list[dict[str, Any]]:
+    async def work(opened_store: Store) -> list[dict[str, Any]]:
         return [
-            _shown(row, await kept.spaces.participants(row.owner, row.name)) for row in await kept.spaces.list(owner)
+            _space_fields(row, await opened_store.spaces.participants(row.owner, row.name))
+            for row in await opened_store.spaces.list(owner)
         ]
 
-    shown = with_store(file, store, work, there=True)
+    entries = with_store(file, store, work, must_exist=True)
     if as_json:
-        print_json(shown)
+        print_json(entries)
         return
     table = Table("name", "owner", "envelopes", "made", "participants", box=None, pad_edge=False)
-    for row in shown:
+    for row in entries:
         who = " ".join(participant["id"] for participant in row["participants"])
         table.add_row(row["name"], row["owner"], str(row["head"]), row["created_at"][:10], who)
     print_table(table)
@@ -143,7 +155,7 @@ def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json
 @click.option("--participant", "ids", multiple=True, metavar="ID", help="Only this participant; can be repeated.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
-@where
+@store_options
 def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store: str | None, as_json: bool) -> None:
     """Delete the space NAME with all that was said in it; or participants of it, whose tokens open nothing then."""
     if not ids and not yes:
@@ -151,38 +163,38 @@ def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store:
             raise click.UsageError(f"This deletes all that was said in {name!r}; say so with --yes")
         click.confirm(f"Delete {name!r} and all that was said in it?", abort=True)
 
-    async def work(kept: Store) -> None:
-        row = await _there(kept, name)
+    async def work(opened_store: Store) -> None:
+        row = await _require_space(opened_store, name)
         if not ids:
-            await kept.spaces.remove(row.owner, name)
+            await opened_store.spaces.remove(row.owner, name)
             return
-        there = await kept.spaces.participants(row.owner, name)
-        if unknown := [id for id in ids if id not in {participant.id for participant in there}]:
+        present = await opened_store.spaces.participants(row.owner, name)
+        if unknown := [id for id in ids if id not in {participant.id for participant in present}]:
             raise RequestError(f"there is no participant {unknown[0]!r} in {name!r}", kind="not_found")
-        own = {participant.id for participant in there if participant.origin == row.origin == "made"}
-        if others := [id for id in ids if id not in own]:
+        removable = {participant.id for participant in present if participant.origin == row.origin == "made"}
+        if not_removable := [id for id in ids if id not in removable]:
             raise RequestError(
-                f"{others[0]!r} was not added to {name!r} from here: whom the configuration names goes with a change "
+                f"{not_removable[0]!r} was not added to {name!r} from here: whom the configuration names goes with a change "
                 "of it, and who was invited is put out with a space/kick",
                 kind="not_found",
             )
-        await kept.spaces.put(row, [one for one in there if one.id in own and one.id not in ids])
+        await opened_store.spaces.put(row, [one for one in present if one.id in removable and one.id not in ids])
 
-    with_store(file, store, work, recording_of(configuration(file)), there=True)
+    with_store(file, store, work, recording_of(load_configuration(file)), must_exist=True)
     if as_json:
         print_json({"name": name, "deleted": True} | ({"participants": list(ids)} if ids else {}))
     else:
         click.echo(f"{', '.join(ids)} of {name}: deleted." if ids else f"{name} is deleted.")
 
 
-async def _there(kept: Store, name: str) -> StoredSpace:
-    row = await kept.spaces.get(name)
+async def _require_space(store: Store, name: str) -> StoredSpace:
+    row = await store.spaces.get(name)
     if row is None:
         raise RequestError(f"there is no space {name!r}; `pellucid space list` shows them", kind="not_found")
     return row
 
 
-def _settings(file: Path | None, more: dict[str, Any]) -> SpaceSettings:
+def _read_space_settings(file: Path | None, overrides: dict[str, Any]) -> SpaceSettings:
     table: dict[str, Any] = {}
     if file is not None:
         try:
@@ -190,38 +202,40 @@ def _settings(file: Path | None, more: dict[str, Any]) -> SpaceSettings:
             table = msgspec.json.decode(text) if text.lstrip().startswith("{") else tomllib.loads(text)
         except (OSError, UnicodeDecodeError, msgspec.DecodeError, tomllib.TOMLDecodeError) as error:
             raise RequestError(f"--settings: {file}: {error}") from None
-    return read_settings(table | more, "--settings")
+    return read_settings(table | overrides, "--settings")
 
 
-def _tell(name: str, participants: list[Wanted], tokens: dict[str, str], as_json: bool, file: Path | None) -> None:
+def _print_tokens(
+    name: str, participants: list[NewParticipant], tokens: dict[str, str], as_json: bool, file: Path | None
+) -> None:
     if as_json:
-        told = [{"id": id, "token": tokens[id], "capabilities": capabilities} for id, capabilities in participants]
-        print_json({"name": name, "participants": told, "tokens": tokens})
+        entries = [{"id": id, "token": tokens[id], "capabilities": capabilities} for id, capabilities in participants]
+        print_json({"name": name, "participants": entries, "tokens": tokens})
         return
     click.echo(f"{name}: tokens, which cannot be shown again:" if tokens else f"{name} is made.", err=True)
     for id, token in tokens.items():
         click.echo(f"{id}\t{token}")
-    url = f"{_gateway(file)}/spaces/{name}"
+    url = f"{_gateway_url(file)}/spaces/{name}"
     click.echo(f"Once `pellucid serve` runs, it is in a browser at {url}, and in a terminal:", err=True)
     click.echo(f"  {TOKEN}=THE_TOKEN pellucid space join --url {url}", err=True)
 
 
-def _gateway(file: Path | None) -> str:
+def _gateway_url(file: Path | None) -> str:
     """Where the gateway is, as far as its configuration tells."""
     try:
-        server = configuration(file).server
+        server = load_configuration(file).server
     except PellucidError:  # it is not needed beside --store, and what was made is made
         server = Config().server
     return address_of(server.host, server.port)[0]
 
 
-def _shown(row: StoredSpace, participants: Sequence[StoredParticipant]) -> dict[str, Any]:
+def _space_fields(row: StoredSpace, participants: Sequence[StoredParticipant]) -> dict[str, Any]:
     return {
         "name": row.name,
         "owner": row.owner,
         "origin": row.origin,
         "head": row.head,
-        "created_at": date(row.created_at),
+        "created_at": format_time(row.created_at),
         "settings": msgspec.json.decode(row.settings),
         "participants": [
             {"id": who.id, "capabilities": msgspec.json.decode(who.capabilities), "origin": who.origin}

@@ -13,12 +13,12 @@ import uvloop
 from ..envelopes.shown import SpaceView
 from ..envelopes.translate import read
 from ..spaces.client.remote import SpaceReader
-from .space_lanes import Lanes
-from .space_options import json_option, last_option, participant, reader, view_option, where
+from .space_lanes import Transcript
+from .space_options import connection_options, json_option, last_option, open_participant, open_reader, view_option
 
 
 @click.command()
-@where
+@connection_options
 @view_option()
 @click.option("--speed", type=float, metavar="X", help="1 is the original pace, 2 twice that. Otherwise all at once.")
 @click.option("--longest-pause", type=float, metavar="SECONDS", help="With --speed: no pause is longer.")
@@ -43,8 +43,8 @@ def replay(
     """Replay what was said in a space."""
 
     async def play() -> None:
-        async with reader(url, token, space) as there:
-            async for line in there.lines(
+        async with open_reader(url, token, space) as history:
+            async for line in history.lines(
                 "/replay",
                 view=view,
                 speed=speed,
@@ -54,14 +54,14 @@ def replay(
                 since=since,
                 until=until,
             ):
-                lanes.show(read(line), as_said=True)
+                transcript.show(read(line), is_replay=True)
 
-    with Lanes(as_json) as lanes:
+    with Transcript(as_json) as transcript:
         uvloop.run(play())
 
 
 @click.command()
-@where
+@connection_options
 @view_option()
 @last_option
 @click.option("--after-seq", type=int, metavar="N", help="Everything after this number instead.")
@@ -82,27 +82,27 @@ def tail(
     """Watch a space."""
 
     async def watch() -> None:
-        async with participant(url, token, space, view=view, history=last, after_seq=after_seq) as me:
-            async for envelope in me:
-                lanes.show(envelope)
+        async with open_participant(url, token, space, view=view, history=last, after_seq=after_seq) as participant:
+            async for envelope in participant:
+                transcript.show(envelope)
 
-    async def look() -> None:
-        async with reader(url, token, space) as history:
+    async def show_history() -> None:
+        async with open_reader(url, token, space) as history:
             if after_seq is None:
-                await show(history, before_seq=before_seq, newest=True, limit=last)
+                await show_page(history, before_seq=before_seq, newest=True, limit=last)
                 return
             reached: int | None = after_seq
             while reached is not None:
-                reached = await show(history, after_seq=reached, before_seq=before_seq)
+                reached = await show_page(history, after_seq=reached, before_seq=before_seq)
 
-    async def show(history: SpaceReader, **asked: Any) -> int | None:
+    async def show_page(history: SpaceReader, **query: Any) -> int | None:
         """One page; where the next one begins."""
-        page = await history.page(**asked, view=view)
+        page = await history.page(**query, view=view)
         for envelope in page.envelopes:
-            lanes.show(envelope, as_said=True)
-        return page.reached if page.has_more and page.reached > asked.get("after_seq", 0) else None
+            transcript.show(envelope, is_replay=True)
+        return page.reached if page.has_more and page.reached > query.get("after_seq", 0) else None
 
     if not follow and after_seq is None and not last:
         return
-    with Lanes(as_json) as lanes:
-        uvloop.run(watch() if follow and before_seq is None else look())
+    with Transcript(as_json) as transcript:
+        uvloop.run(watch() if follow and before_seq is None else show_history())

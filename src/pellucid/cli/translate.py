@@ -19,15 +19,15 @@ import msgspec
 from ..errors import ErrorInfo, RequestError
 from ..events import Event, ModelEvent
 from ..parts import ModelRequest, UserPromptPart
-from ..protocols.client_protocols import CAPTURED, CLIENT_PROTOCOLS, EPOCH, ClientProtocol
+from ..protocols.client_protocols import CAPTURED_PROMPT, CAPTURED_TIME, CLIENT_PROTOCOLS, ClientProtocol
 from ..run import Mint, Minter, Run
 from ..settings import ModelCall
-from .decode import decode_bytes, status_of
+from .decode import decode_bytes, exit_status
 
 _SEED = bytes(16)
 
 
-class Captured(NamedTuple):
+class DecodedRun(NamedTuple):
     """An answer as a run gave it, a batch for each read."""
 
     batches: list[list[Event]]
@@ -37,7 +37,7 @@ class Captured(NamedTuple):
     """Why the answer is an error, if it is one."""
 
 
-class Translated(NamedTuple):
+class EncodedRun(NamedTuple):
     """What a client would get."""
 
     stream: bytes
@@ -45,41 +45,41 @@ class Translated(NamedTuple):
     """What a client gets that asks for no stream, where that can be asked for."""
 
 
-def run_of(reads: Iterable[list[ModelEvent]]) -> Captured:
+def decode_run(reads: Iterable[list[ModelEvent]]) -> DecodedRun:
     """The run of a model that answers with this, one batch for each read of it."""
     mint = Minter(_SEED)
-    run = Run(ModelCall("", [ModelRequest([UserPromptPart(CAPTURED)])]), mint)
+    run = Run(ModelCall("", [ModelRequest([UserPromptPart(CAPTURED_PROMPT)])]), mint)
     run.start()
     batches, model = [], "unknown"
     for events in reads:
         batches.append(run.feed(events)[0])
         model = next((name for event in events if (name := getattr(event, "model_name", None))), model)
     batches.append(run.end())
-    return Captured(batches, mint, model, run.ended.error if run.ended is not None else None)
+    return DecodedRun(batches, mint, model, run.run_end.error if run.run_end is not None else None)
 
 
-def translated(row: ClientProtocol, captured: Captured, dialect: str, *, chunks: bool = False) -> Translated:
+def encode_run(row: ClientProtocol, decoded: DecodedRun, dialect: str, *, chunks: bool = False) -> EncodedRun:
     """The answer in a protocol and one of its dialects."""
-    encoder = row.captured(captured.mint, captured.model, dialect, chunks)
-    stream = encoder.start() + b"".join([encoder.feed(batch, EPOCH) for batch in captured.batches])
-    if row.whole is None:
-        return Translated(stream, None)
-    whole: Any = row.whole(encoder)
+    encoder = row.make_encoder(decoded.mint, decoded.model, dialect, chunks)
+    stream = encoder.start() + b"".join([encoder.feed(batch, CAPTURED_TIME) for batch in decoded.batches])
+    if row.response_of is None:
+        return EncodedRun(stream, None)
+    whole: Any = row.response_of(encoder)
     if isinstance(whole, ErrorInfo):
-        whole = row.form.error_body(whole)
-    return Translated(stream, msgspec.json.encode(whole))
+        whole = row.error_format.error_body(whole)
+    return EncodedRun(stream, msgspec.json.encode(whole))
 
 
-def _row(name: str, dialect: str | None, *, chunks: bool, stream: bool) -> tuple[ClientProtocol, str]:
+def _protocol_and_dialect(name: str, dialect: str | None, *, chunks: bool, stream: bool) -> tuple[ClientProtocol, str]:
     """The protocol and its dialect. Raises `RequestError` for what it has not."""
     row = CLIENT_PROTOCOLS[name]
     if dialect is not None and dialect not in row.dialects:
         known = f"no dialect {dialect!r}; there are: {', '.join(row.dialects)}" if row.dialects else "no dialects"
         raise RequestError(f"--dialect: {name} has {known}")
-    if chunks and not row.chunks:
-        known = ", ".join(name for name, row in CLIENT_PROTOCOLS.items() if row.chunks)
+    if chunks and not row.supports_chunks:
+        known = ", ".join(name for name, row in CLIENT_PROTOCOLS.items() if row.supports_chunks)
         raise RequestError(f"--chunks: {name} has no other way to tell a message; there is one in: {known}")
-    if not stream and row.whole is None:
+    if not stream and row.response_of is None:
         raise RequestError(f"--no-stream: {name} has nothing but streams")
     return row, dialect or next(iter(row.dialects), "")
 
@@ -107,16 +107,16 @@ def translate(
     file: BinaryIO,
 ) -> None:
     """Translate a provider's answer into what a client of a protocol would get."""
-    row, chosen = _row(to, dialect, chunks=chunks, stream=stream)
-    captured = run_of([decode_bytes(provider, content_type, file.read())])
-    answer = translated(row, captured, chosen, chunks=chunks)
+    row, chosen = _protocol_and_dialect(to, dialect, chunks=chunks, stream=stream)
+    decoded = decode_run([decode_bytes(provider, content_type, file.read())])
+    answer = encode_run(row, decoded, chosen, chunks=chunks)
     whole = msgspec.json.format(answer.whole, indent=2) + b"\n" if answer.whole is not None else b""
     sys.stdout.buffer.write(answer.stream if stream else whole)
     sys.stdout.buffer.flush()
     if check:
-        broken = row.check(answer.stream, chosen)
-        for rule in broken:
+        violations = row.verify(answer.stream, chosen)
+        for rule in violations:
             click.echo(rule, err=True)
-        count = f"{len(broken)} rule{'s' if len(broken) > 1 else ''} broken"
-        click.echo(count if broken else "legal", err=True)
-        raise SystemExit(status_of(captured.error) or (1 if broken else 0))
+        count = f"{len(violations)} rule{'s' if len(violations) > 1 else ''} broken"
+        click.echo(count if violations else "legal", err=True)
+        raise SystemExit(exit_status(decoded.error) or (1 if violations else 0))

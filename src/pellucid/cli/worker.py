@@ -14,13 +14,13 @@ import click
 import msgspec
 import uvloop
 
-from ..local.lending import LentEngine
+from ..local.lending import RemoteEngine
 from ..models.embedded import EmbeddedModel
 from ..server import Config, create_app
-from ..server.observe import set_up_log
+from ..server.observe import configure_logging
 from ..upstream import UpstreamClient
-from .channel import FOR_WORKER, Begin, Channel, ForWorker, Up
-from .http_server import Server
+from .channel import FROM_SUPERVISOR_DECODER, Channel, FromSupervisor, WorkerListening, WorkerSetup
+from .http_server import GatewayServer
 from .local import local_model
 
 
@@ -28,38 +28,43 @@ from .local import local_model
 @click.argument("fd", type=int)
 def worker(fd: int) -> None:
     """Used by `pellucid serve --workers N`."""
-    uvloop.run(_work(socket.socket(fileno=fd)))
+    uvloop.run(_run_worker(socket.socket(fileno=fd)))
 
 
-async def _work(end: socket.socket) -> None:
-    channel = await Channel.on(end, FOR_WORKER)
-    begin = await channel.hear()
-    if not isinstance(begin, Begin):
+async def _run_worker(sock: socket.socket) -> None:
+    channel = await Channel.open(sock, FROM_SUPERVISOR_DECODER)
+    setup = await channel.receive()
+    if not isinstance(setup, WorkerSetup):
         return  # the supervisor is gone already
-    config = msgspec.msgpack.decode(begin.config, type=Config)
-    set_up_log(config.telemetry)
+    config = msgspec.msgpack.decode(setup.config, type=Config)
+    configure_logging(config.telemetry)
     transport = UpstreamClient(config.limits)
     engine = local = None
-    if begin.engine_key is not None:
-        engine = LentEngine(local_model(config.local), begin.engine_key, channel.say)
+    if setup.engine_key is not None:
+        engine = RemoteEngine(local_model(config.local), setup.engine_key, channel.send)
         local = EmbeddedModel(engine, transport)
-    server = Server(create_app(config, local, transport))
-    helpers = [asyncio.create_task(_listen(channel, server, engine)), asyncio.create_task(_tell(channel, server))]
+    server = GatewayServer(create_app(config, local, transport))
+    helpers = [
+        asyncio.create_task(_receive_messages(channel, server, engine)),
+        asyncio.create_task(_report_listening(channel, server)),
+    ]
     try:
-        await server.until_told([socket.socket(fileno=number) for number in begin.sockets])
+        await server.run_until_stopped([socket.socket(fileno=number) for number in setup.sockets])
     finally:
         for helper in helpers:
             helper.cancel()
         channel.close()
 
 
-async def _listen(channel: Channel[ForWorker], server: Server, engine: LentEngine | None) -> None:
-    while (message := await channel.hear()) is not None:
-        if engine is not None and not isinstance(message, Begin):
-            engine.heard(message)
+async def _receive_messages(
+    channel: Channel[FromSupervisor], server: GatewayServer, engine: RemoteEngine | None
+) -> None:
+    while (message := await channel.receive()) is not None:
+        if engine is not None and not isinstance(message, WorkerSetup):
+            engine.receive(message)
     server.handle_exit(signal.SIGTERM, None)
 
 
-async def _tell(channel: Channel[ForWorker], server: Server) -> None:
-    await server.up()
-    channel.say(Up())
+async def _report_listening(channel: Channel[FromSupervisor], server: GatewayServer) -> None:
+    await server.wait_started()
+    channel.send(WorkerListening())

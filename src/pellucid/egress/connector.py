@@ -23,7 +23,7 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from .policy import EgressError, EgressPolicy, bad_url, failed
+from .policy import EgressError, EgressPolicy, bad_url_error, fetch_failed_error
 
 if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest
@@ -47,7 +47,7 @@ class _Resolver(AbstractResolver):
                 proto=0,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for address in await self._policy.addresses(host)
+            for address in await self._policy.allowed_addresses(host)
         ]
 
     async def close(self) -> None:
@@ -68,14 +68,14 @@ class EgressConnector(aiohttp.TCPConnector):
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> Connection:
         # Here, because addresses that are written out are never resolved, and redirects come by here too.
-        self._policy.check(req.url)
+        self._policy.check_url(req.url)
         return await super().connect(req, traces, timeout)
 
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 
-class Fetched(msgspec.Struct, frozen=True):
+class FetchResult(msgspec.Struct, frozen=True):
     """What came of a GET."""
 
     data: bytes
@@ -90,11 +90,11 @@ async def fetch(
     url: str,
     *,
     max_bytes: int,
-    seconds: float,
+    timeout_seconds: float,
     accept: Sequence[str] = (),
     max_redirects: int = 5,
     param: str | None = None,
-) -> Fetched:
+) -> FetchResult:
     """GET a URL, with all redirects.
 
     Args:
@@ -107,7 +107,7 @@ async def fetch(
         EgressError: The policy refuses it, it could not be fetched, or it is over a limit.
     """
     try:
-        return await _fetch(policy, url, max_bytes, seconds, tuple(accept), max_redirects)
+        return await _fetch(policy, url, max_bytes, timeout_seconds, tuple(accept), max_redirects)
     except EgressError as error:
         if param is None:
             raise
@@ -116,13 +116,13 @@ async def fetch(
 
 
 async def _fetch(
-    policy: EgressPolicy, url: str, max_bytes: int, seconds: float, accept: tuple[str, ...], max_redirects: int
-) -> Fetched:
-    at = policy.check(url)
+    policy: EgressPolicy, url: str, max_bytes: int, timeout_seconds: float, accept: tuple[str, ...], max_redirects: int
+) -> FetchResult:
+    current_url = policy.check_url(url)
     headers = {"Accept": ", ".join(accept) or "*/*", "Accept-Encoding": "identity", "User-Agent": "pellucid"}
     try:
         async with (
-            asyncio.timeout(seconds),
+            asyncio.timeout(timeout_seconds),
             aiohttp.ClientSession(
                 connector=EgressConnector(policy, force_close=True),
                 headers=headers,
@@ -133,38 +133,48 @@ async def _fetch(
             ) as session,
         ):
             for _ in range(max_redirects + 1):
-                async with session.get(at, allow_redirects=False) as answer:
-                    if answer.status not in _REDIRECTS:
-                        return Fetched(*await _read(answer, at, max_bytes, accept), str(at))
-                    at = policy.check(_next(at, answer.headers.get("Location", "")))
+                async with session.get(current_url, allow_redirects=False) as response:
+                    if response.status not in _REDIRECT_STATUSES:
+                        return FetchResult(
+                            *await _read_body(response, current_url, max_bytes, accept), str(current_url)
+                        )
+                    current_url = policy.check_url(_redirect_target(current_url, response.headers.get("Location", "")))
     except TimeoutError:
         raise EgressError(
-            f"{where(at)} did not give all within {seconds:g} s", kind="timeout", code="egress_timeout"
+            f"{origin_of(current_url)} did not give all within {timeout_seconds:g} s",
+            kind="timeout",
+            code="egress_timeout",
         ) from None
     except aiohttp.InvalidURL:
-        raise bad_url(f"{where(at)} cannot be asked for that") from None
+        raise bad_url_error(f"{origin_of(current_url)} cannot be asked for that") from None
     except (aiohttp.ClientError, OSError) as error:
-        raise failed(f"{where(at)} could not be fetched from ({type(error).__name__})") from error
-    raise failed(f"{where(at)} redirects more than {max_redirects} times")
+        raise fetch_failed_error(
+            f"{origin_of(current_url)} could not be fetched from ({type(error).__name__})"
+        ) from error
+    raise fetch_failed_error(f"{origin_of(current_url)} redirects more than {max_redirects} times")
 
 
-async def _read(answer: aiohttp.ClientResponse, at: URL, max_bytes: int, accept: tuple[str, ...]) -> tuple[bytes, str]:
-    if answer.status != 200:
-        raise failed(f"{where(at)} answered {answer.status}, not 200")
-    if answer.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise failed(f"{where(at)} answered with a compressed body, though asked not to")
-    media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-    if accept and not any(_fits(media_type, pattern) for pattern in accept):
+async def _read_body(
+    response: aiohttp.ClientResponse, url: URL, max_bytes: int, accept: tuple[str, ...]
+) -> tuple[bytes, str]:
+    if response.status != 200:
+        raise fetch_failed_error(f"{origin_of(url)} answered {response.status}, not 200")
+    if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
+        raise fetch_failed_error(f"{origin_of(url)} answered with a compressed body, though asked not to")
+    media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if accept and not any(_matches_media_type(media_type, pattern) for pattern in accept):
         raise EgressError(
-            f"{where(at)} gives {_printable(media_type) or 'something without a type'}; allowed: {', '.join(accept)}",
+            f"{origin_of(url)} gives {_printable(media_type) or 'something without a type'}; allowed: {', '.join(accept)}",
             kind="invalid_request",
             code="bad_media_type",
         )
-    too_large = EgressError(f"{where(at)} gives more than {max_bytes} bytes", kind="too_large", code="egress_too_large")
-    if (answer.content_length or 0) > max_bytes:
+    too_large = EgressError(
+        f"{origin_of(url)} gives more than {max_bytes} bytes", kind="too_large", code="egress_too_large"
+    )
+    if (response.content_length or 0) > max_bytes:
         raise too_large
     pieces, size = [], 0
-    async for piece in answer.content.iter_any():
+    async for piece in response.content.iter_any():
         size += len(piece)
         if size > max_bytes:
             raise too_large
@@ -172,7 +182,7 @@ async def _read(answer: aiohttp.ClientResponse, at: URL, max_bytes: int, accept:
     return b"".join(pieces), media_type or "application/octet-stream"
 
 
-def _fits(media_type: str, pattern: str) -> bool:
+def _matches_media_type(media_type: str, pattern: str) -> bool:
     return pattern == "*/*" or media_type == pattern or (pattern.endswith("/*") and media_type.startswith(pattern[:-1]))
 
 
@@ -180,15 +190,15 @@ def _printable(text: str) -> str:
     return "".join(c for c in text if c.isascii() and c.isprintable())[:80]
 
 
-def _next(at: URL, location: str) -> str:
+def _redirect_target(url: URL, location: str) -> str:
     if not location:
-        raise failed(f"{where(at)} redirects to nowhere")
+        raise fetch_failed_error(f"{origin_of(url)} redirects to nowhere")
     try:
-        return str(at.join(URL(location, encoded=location.isascii())))
+        return str(url.join(URL(location, encoded=location.isascii())))
     except ValueError:
-        raise bad_url(f"{where(at)} redirects to what is no URL") from None
+        raise bad_url_error(f"{origin_of(url)} redirects to what is no URL") from None
 
 
-def where(at: URL) -> str:
+def origin_of(url: URL) -> str:
     """The URL without what may be secret in it."""
-    return str(at.origin()) if at.is_absolute() and at.raw_host else "the URL"
+    return str(url.origin()) if url.is_absolute() and url.raw_host else "the URL"

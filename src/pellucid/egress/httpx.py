@@ -16,7 +16,7 @@ from .connector import EgressConnector
 from .policy import EgressError, EgressPolicy
 
 
-class AnswerTooLarge(httpx2.StreamError):
+class ResponseTooLarge(httpx2.StreamError):
     """More came than `max_bytes`."""
 
 
@@ -35,7 +35,7 @@ class EgressTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         limits: dict[str, float | None] = request.extensions.get("timeout") or {}
         try:
-            answer = await self._opened().request(
+            response = await self._open_session().request(
                 request.method,
                 URL(str(request.url), encoded=True),
                 headers=[(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw],
@@ -48,18 +48,18 @@ class EgressTransport(httpx2.AsyncBaseTransport):
         except EgressError as error:
             raise httpx2.ConnectError(error.info.message, request=request) from error
         except TimeoutError as error:
-            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
-            kind = httpx2.ConnectTimeout if connecting else httpx2.ReadTimeout
-            raise kind("it did not answer in time", request=request) from error
+            is_connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+            error_type = httpx2.ConnectTimeout if is_connecting else httpx2.ReadTimeout
+            raise error_type("it did not answer in time", request=request) from error
         except aiohttp.ClientConnectorError as error:
             raise httpx2.ConnectError("it cannot be reached", request=request) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise httpx2.ReadError(f"it did not answer ({type(error).__name__})", request=request) from error
-        streams = answer.content_type == "text/event-stream"
+        is_event_stream = response.content_type == "text/event-stream"
         return httpx2.Response(
-            answer.status,
-            headers=list(answer.raw_headers),
-            stream=_Body(answer, None if streams else self._max_bytes),
+            response.status,
+            headers=list(response.raw_headers),
+            stream=_ResponseBody(response, None if is_event_stream else self._max_bytes),
             request=request,
         )
 
@@ -67,7 +67,7 @@ class EgressTransport(httpx2.AsyncBaseTransport):
         if self._session is not None:
             await self._session.close()
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=EgressConnector(self._policy, limit=0),
@@ -78,18 +78,18 @@ class EgressTransport(httpx2.AsyncBaseTransport):
         return self._session
 
 
-class _Body(httpx2.AsyncByteStream):
-    def __init__(self, answer: aiohttp.ClientResponse, max_bytes: int | None) -> None:
-        self._answer = answer
-        self._left = max_bytes
+class _ResponseBody(httpx2.AsyncByteStream):
+    def __init__(self, response: aiohttp.ClientResponse, max_bytes: int | None) -> None:
+        self._response = response
+        self._left_bytes = max_bytes
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         try:
-            async for piece in self._answer.content.iter_any():
-                if self._left is not None:
-                    self._left -= len(piece)
-                    if self._left < 0:
-                        raise AnswerTooLarge("the answer is too large")
+            async for piece in self._response.content.iter_any():
+                if self._left_bytes is not None:
+                    self._left_bytes -= len(piece)
+                    if self._left_bytes < 0:
+                        raise ResponseTooLarge("the answer is too large")
                 yield piece
         except TimeoutError as error:
             raise httpx2.ReadTimeout("the answer stopped coming") from error
@@ -98,7 +98,7 @@ class _Body(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         # What was not read to its end is not wanted: the connection goes, unless the answer is over.
-        self._answer.close() if not self._answer.content.at_eof() else self._answer.release()
+        self._response.close() if not self._response.content.at_eof() else self._response.release()
 
 
 def cause_of(error: BaseException) -> EgressError | None:

@@ -45,22 +45,24 @@ class EgressError(RequestError):
         super().__init__(message, kind=kind, code=code, param=param)
 
 
-def refused(what: str) -> EgressError:
+def refused_error(reason: str) -> EgressError:
     return EgressError(
-        f"{what}; this server fetches from public addresses, and others only where its operator allows it",
+        f"{reason}; this server fetches from public addresses, and others only where its operator allows it",
         kind="forbidden",
         code="egress_refused",
     )
 
 
-def bad_url(what: str) -> EgressError:
+def bad_url_error(reason: str) -> EgressError:
     return EgressError(
-        f"{what}; it must be an absolute http or https URL, without credentials", kind="invalid_request", code="bad_url"
+        f"{reason}; it must be an absolute http or https URL, without credentials",
+        kind="invalid_request",
+        code="bad_url",
     )
 
 
-def failed(what: str) -> EgressError:
-    return EgressError(what, kind="invalid_request", code="egress_failed")
+def fetch_failed_error(message: str) -> EgressError:
+    return EgressError(message, kind="invalid_request", code="egress_failed")
 
 
 Address: TypeAlias = IPv4Address | IPv6Address
@@ -98,10 +100,10 @@ _V6: list[tuple[str, str]] = [
     ("2620:4f:8000::/48", "a special address"),
     ("3fff::/20", "an address for documentation"),
 ]
-_SPECIAL: list[tuple[Network, str]] = [(ip_network(text), why) for text, why in _V4 + _V6]
-_GLOBAL = IPv6Network("2000::/3")
+_SPECIAL_PURPOSE_NETWORKS: list[tuple[Network, str]] = [(ip_network(text), why) for text, why in _V4 + _V6]
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
 
-_EMBEDS: list[tuple[IPv6Network, int]] = [
+_IPV4_EMBEDDINGS: list[tuple[IPv6Network, int]] = [
     (IPv6Network("::ffff:0:0/96"), 0),
     (IPv6Network("::ffff:0:0:0/96"), 0),
     (IPv6Network("64:ff9b::/96"), 0),
@@ -112,11 +114,11 @@ _EMBEDS: list[tuple[IPv6Network, int]] = [
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
-def meant(address: Address) -> Address:
+def effective_address(address: Address) -> Address:
     """The address that is reached: the IPv4 one that an IPv6 one stands for, or itself."""
     if isinstance(address, IPv4Address):
         return address
-    for network, shift in _EMBEDS:
+    for network, shift in _IPV4_EMBEDDINGS:
         if address in network:
             return IPv4Address(int(address) >> shift & 0xFFFFFFFF)
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
@@ -124,20 +126,20 @@ def meant(address: Address) -> Address:
     return address
 
 
-def special(address: Address) -> str | None:
+def special_purpose(address: Address) -> str | None:
     """What kind of address it is, if it is not a public one."""
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         return "a link-local address"
-    address = meant(address)
-    for network, why in _SPECIAL:
+    address = effective_address(address)
+    for network, purpose in _SPECIAL_PURPOSE_NETWORKS:
         if address in network:
-            return why
-    if isinstance(address, IPv6Address) and address not in _GLOBAL:
+            return purpose
+    if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
         return "a reserved address"
     return None
 
 
-def literal(host: str) -> Address | None:
+def parse_literal(host: str) -> Address | None:
     """The address that `host` writes out, in the one form in which it is unmistakable; None for a name."""
     try:
         return ip_address(host)
@@ -152,19 +154,19 @@ _NAME = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
 )
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://\Z")
-_AT_HOME = re.compile(r"(?:[^.]*|.*\.(?:localhost|local|internal|intranet|private|corp|home|lan|home\.arpa))\Z")
+_LOCAL_NAME = re.compile(r"(?:[^.]*|.*\.(?:localhost|local|internal|intranet|private|corp|home|lan|home\.arpa))\Z")
 """Names that no public host has (RFC 6761, 6762 and 8375, and those of one label)."""
 _NUMBER = re.compile(r"(?:\d+|0x[0-9a-f]*)\Z")
-_CONFUSING = re.compile(r"[\x00-\x20\x7f\\]")
+_UNSAFE_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
 
-JUDGE_SECONDS = 5.0
+LOOKUP_TIMEOUT_SECONDS = 5.0
 """How long the name of a host is looked up whose URL is handed on."""
 
 
-async def resolve(host: str) -> list[str]:
+async def resolve_with_system(host: str) -> list[str]:
     """What the system says."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return [str(entry[4][0]) for entry in found]
+    entries = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(entry[4][0]) for entry in entries]
 
 
 class EgressPolicy:
@@ -174,9 +176,9 @@ class EgressPolicy:
     Raises `ConfigError` for an entry that is none of these.
     """
 
-    def __init__(self, allow: Sequence[str] = (), *, resolve: Resolve = resolve) -> None:
+    def __init__(self, allow: Sequence[str] = (), *, resolve: Resolve = resolve_with_system) -> None:
         self._resolve = resolve
-        self._everything = False
+        self._allows_all = False
         self._networks: list[Network] = []
         self._names: set[str] = set()
         self._suffixes: list[str] = []
@@ -196,10 +198,10 @@ class EgressPolicy:
     def _allow(self, entry: str) -> None:
         name = entry.strip().lower().removesuffix(".")
         if name == "*":
-            self._everything = True
+            self._allows_all = True
         elif (scheme := _SCHEME.match(name)) and scheme[1] not in ("http", "https"):
             self._schemes.add(scheme[1])
-        elif "/" in name or ":" in name or literal(name) is not None:
+        elif "/" in name or ":" in name or parse_literal(name) is not None:
             self._networks.append(ip_network(name))
         elif name.startswith("*.") and _is_name(name[2:]):
             self._suffixes.append(name[1:])
@@ -208,88 +210,90 @@ class EgressPolicy:
         else:
             raise ValueError(entry)
 
-    def check(self, url: str | URL) -> URL:
+    def check_url(self, url: str | URL) -> URL:
         """The URL, if it may be fetched as far as can be seen without resolving it. Raises `EgressError`."""
         if isinstance(url, str):
-            if _CONFUSING.search(url):
-                raise bad_url("the URL holds white space, control characters or backslashes")
+            if _UNSAFE_CHARACTERS.search(url):
+                raise bad_url_error("the URL holds white space, control characters or backslashes")
             try:
                 # To the letter, where it can be: signed URLs are not to be written in another way.
                 url = URL(url, encoded=url.isascii())
                 _ = url.port
             except ValueError:
-                raise bad_url("this is no URL") from None
+                raise bad_url_error("this is no URL") from None
         if url.scheme not in ("http", "https"):
-            raise bad_url(f"a URL of the scheme {url.scheme[:20]!r} is not fetched" if url.scheme else "this is no URL")
+            raise bad_url_error(
+                f"a URL of the scheme {url.scheme[:20]!r} is not fetched" if url.scheme else "this is no URL"
+            )
         if url.raw_user is not None or url.raw_password is not None:
-            raise bad_url("the URL holds credentials")
-        host = _host(url)
+            raise bad_url_error("the URL holds credentials")
+        host = _host_of(url)
         if not url.port:
-            raise bad_url("the URL has the port 0")
-        if (address := literal(host)) is not None:
+            raise bad_url_error("the URL has the port 0")
+        if (address := parse_literal(host)) is not None:
             self.check_address(address, host)
         elif _NUMBER.match(host.rpartition(".")[2]) or not _is_name(host):
             # Resolvers read `0x7f.1` and `2130706433` as addresses; whoever looks at the name does not.
-            raise bad_url(f"{host[:100]!r} is neither a host name nor an address in its usual form")
+            raise bad_url_error(f"{host[:100]!r} is neither a host name nor an address in its usual form")
         return url
 
     def check_address(self, address: Address, host: str) -> None:
         """Raises `EgressError` for an address that may not be connected to under this name."""
         if not self._allows(address, host):
-            why = special(address)
-            raise refused(f"{host} is {why}" if literal(host) is not None else _unknown(host))
+            purpose = special_purpose(address)
+            raise refused_error(f"{host} is {purpose}" if parse_literal(host) is not None else _no_public_address(host))
 
-    async def judge(self, url: str) -> None:
+    async def check_forwarded(self, url: str) -> None:
         """Judge a URL that is handed on to somebody who fetches it. Raises `EgressError`."""
         scheme, colon, _ = url.partition("://")
         if colon and scheme.lower() in self._schemes:
             return
-        host = _host(self.check(url))
-        if literal(host) is not None or self._allows_name(host):
+        host = _host_of(self.check_url(url))
+        if parse_literal(host) is not None or self._allows_name(host):
             return
-        if _AT_HOME.match(host):
-            raise refused(_unknown(host))
+        if _LOCAL_NAME.match(host):
+            raise refused_error(_no_public_address(host))
         try:
-            async with asyncio.timeout(JUDGE_SECONDS):
-                found = [ip_address(entry) for entry in await self._resolve(host)]
+            async with asyncio.timeout(LOOKUP_TIMEOUT_SECONDS):
+                resolved = [ip_address(entry) for entry in await self._resolve(host)]
         except (OSError, UnicodeError, ValueError):
             return
-        if not all(self._allows(address, host) for address in found):
-            raise refused(_unknown(host))
+        if not all(self._allows(address, host) for address in resolved):
+            raise refused_error(_no_public_address(host))
 
     def _allows_name(self, host: str) -> bool:
-        return self._everything or host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
+        return self._allows_all or host in self._names or any(host.endswith(suffix) for suffix in self._suffixes)
 
     def _allows(self, address: Address, host: str) -> bool:
-        if special(address) is None or self._allows_name(host):
+        if special_purpose(address) is None or self._allows_name(host):
             return True
-        means = meant(address)
-        return any(means in network or address in network for network in self._networks)
+        effective = effective_address(address)
+        return any(effective in network or address in network for network in self._networks)
 
-    async def addresses(self, host: str) -> list[Address]:
+    async def allowed_addresses(self, host: str) -> list[Address]:
         """The addresses of `host` that may be connected to. Raises `EgressError` if there are none."""
         host = host.lower().removesuffix(".")
-        if (address := literal(host)) is not None:
+        if (address := parse_literal(host)) is not None:
             self.check_address(address, host)
             return [address]
         try:
-            found = [ip_address(entry) for entry in await self._resolve(host)]
+            resolved = [ip_address(entry) for entry in await self._resolve(host)]
         except (OSError, UnicodeError, ValueError):
-            found = []
-        allowed = [address for address in dict.fromkeys(found) if self._allows(address, host)]
+            resolved = []
+        allowed = [address for address in dict.fromkeys(resolved) if self._allows(address, host)]
         if not allowed:
-            raise refused(_unknown(host))
+            raise refused_error(_no_public_address(host))
         return allowed
 
 
-def _host(url: URL) -> str:
+def _host_of(url: URL) -> str:
     """As it is resolved. Raises `EgressError` for a URL without one."""
     try:
         host = url.raw_host
     except ValueError:
         host = None
     if not host:
-        raise bad_url("the URL names no host")
+        raise bad_url_error("the URL names no host")
     return host.lower().removesuffix(".")
 
 
@@ -297,5 +301,5 @@ def _is_name(host: str) -> bool:
     return _NAME.match(host) is not None
 
 
-def _unknown(host: str) -> str:
+def _no_public_address(host: str) -> str:
     return f"the host {host[:100]!r} has no public address"

@@ -10,17 +10,28 @@ No input or output here, and no clock or randomness that is not handed in.
 from __future__ import annotations
 
 from .envelope import ERASED, GATEWAY, DialectName, Envelope, EnvelopeError, Flag
-from .frames import Join, is_heartbeat, join_in, load
-from .kinds import searched_text, text_of, typed
+from .frames import Join, decode_frame, is_heartbeat, parse_join
+from .kinds import decode_payload, searched_text, text_of
 from .mcp import tool_of
 from .payloads import Present
-from .translate import DIALECTS, USUAL, Defaults, Dialect, dialect_named, dialect_of, encode, read, time_text, write
+from .translate import (
+    DEFAULT_DIALECT,
+    DIALECTS,
+    Defaults,
+    Dialect,
+    detect_dialect,
+    encode,
+    parse_dialect,
+    read,
+    time_text,
+    write,
+)
 
 __all__ = [
+    "DEFAULT_DIALECT",
     "DIALECTS",
     "ERASED",
     "GATEWAY",
-    "USUAL",
     "Defaults",
     "Dialect",
     "DialectName",
@@ -29,17 +40,17 @@ __all__ = [
     "Flag",
     "Join",
     "Present",
-    "dialect_named",
-    "dialect_of",
+    "decode_frame",
+    "decode_payload",
+    "detect_dialect",
     "encode",
     "is_heartbeat",
-    "join_in",
-    "load",
+    "parse_dialect",
+    "parse_join",
     "read",
     "searched_text",
     "text_of",
     "time_text",
     "tool_of",
-    "typed",
     "write",
 ]

@@ -24,32 +24,45 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import RequestError
-from ..text import meant
+from ..text import did_you_mean
 from .envelope import GATEWAY, Envelope
-from .kinds import STEPS
-from .patterns import AnyText, Fields, Not, OneOf, Pattern, Text, Word, allows, covers, is_regex, read, read_text
-from .regex import OutOfSteps, Steps
+from .kinds import STEP_KINDS
+from .patterns import (
+    AnyText,
+    ExactText,
+    Not,
+    ObjectPattern,
+    OneOf,
+    Pattern,
+    TextPattern,
+    allows,
+    covers,
+    is_regex,
+    read_pattern,
+    read_text_pattern,
+)
+from .regex import StepBudget, StepBudgetExceeded
 
 DECIDE_STEPS = 200_000
 COVER_STEPS = 200_000
 
 _KEYS = ("kind", "payload", "to")
-_REMARKS = ("id", "name", "description", "reason")
+_ANNOTATION_KEYS = ("id", "name", "description", "reason")
 """What may stand in a capability and means nothing to us."""
 
-_NAMED_KINDS: dict[str, Text] = {
+_NAMED_KINDS: dict[str, TextPattern] = {
     "*": AnyText(),
     "**": AnyText(),
-    "reasoning/step": OneOf(tuple(Word(kind) for kind in sorted(STEPS))),
+    "reasoning/step": OneOf(tuple(ExactText(kind) for kind in sorted(STEP_KINDS))),
 }
-_ANY_PAYLOAD = Fields(())
+_ANY_PAYLOAD = ObjectPattern(())
 
 
 class Capability(msgspec.Struct, frozen=True, eq=False):
     """Read from what was `written`; two of them are compared by that."""
 
     kind: Pattern
-    payload: Fields | None
+    payload: ObjectPattern | None
     """None: any."""
     to: Pattern | None
     """None: anybody, and everybody."""
@@ -65,8 +78,8 @@ class Capability(msgspec.Struct, frozen=True, eq=False):
         """As JSON, in which true is not 1."""
         return msgspec.json.encode(self.written, order="sorted")
 
-    def allows(self, envelope: Envelope, steps: Steps) -> bool:
-        """Raises `OutOfSteps`."""
+    def allows(self, envelope: Envelope, steps: StepBudget) -> bool:
+        """Raises `StepBudgetExceeded`."""
         if not allows(self.kind, envelope.kind, steps):
             return False
         to = self.to
@@ -78,7 +91,7 @@ class Capability(msgspec.Struct, frozen=True, eq=False):
 EVERYTHING = Capability(kind=AnyText(), payload=None, to=None, written={"kind": "*"})
 
 
-class Held(NamedTuple):
+class HeldCapability(NamedTuple):
     """A capability in somebody's hands."""
 
     capability: Capability
@@ -108,17 +121,19 @@ def read_capability(written: Any, at: str = "capability") -> Capability:
     if isinstance(written, str):
         written = {"kind": written}
     if not isinstance(written, dict):
-        raise _wrong(at, f"a capability is a kind, or an object with one, not {type(written).__name__}")
+        raise _invalid_capability(at, f"a capability is a kind, or an object with one, not {type(written).__name__}")
     for key in written:
-        if key not in _KEYS and key not in _REMARKS:
-            raise _wrong(f"{at}.{key}", f"nothing in a capability is called so; {meant(key, _KEYS)}")
+        if key not in _KEYS and key not in _ANNOTATION_KEYS:
+            raise _invalid_capability(
+                f"{at}.{key}", f"nothing in a capability is called so; {did_you_mean(key, _KEYS)}"
+            )
     if "kind" not in written:
-        raise _wrong(at, "the kind is missing; `*` is every kind")
-    payload = read(written["payload"], f"{at}.payload") if "payload" in written else None
-    if payload is not None and not isinstance(payload, Fields):
-        raise _wrong(f"{at}.payload", "it must be an object; left out, it is any payload")
-    to = _strings(written["to"], f"{at}.to", _read_name) if "to" in written else None
-    return Capability(_strings(written["kind"], f"{at}.kind", _read_kind), payload, to, dict(written))
+        raise _invalid_capability(at, "the kind is missing; `*` is every kind")
+    payload = read_pattern(written["payload"], f"{at}.payload") if "payload" in written else None
+    if payload is not None and not isinstance(payload, ObjectPattern):
+        raise _invalid_capability(f"{at}.payload", "it must be an object; left out, it is any payload")
+    to = _read_strings(written["to"], f"{at}.to", _read_name) if "to" in written else None
+    return Capability(_read_strings(written["kind"], f"{at}.kind", _read_kind), payload, to, dict(written))
 
 
 def read_capabilities(written: Iterable[Any], at: str = "capabilities") -> tuple[Capability, ...]:
@@ -126,76 +141,76 @@ def read_capabilities(written: Iterable[Any], at: str = "capabilities") -> tuple
     return tuple(read_capability(one, f"{at}[{n}]") for n, one in enumerate(written))
 
 
-def _strings(written: Any, at: str, reader: Any) -> Pattern:
+def _read_strings(written: Any, at: str, read_one: Any) -> Pattern:
     if isinstance(written, str):
-        pattern: Pattern = reader(written, at)
+        pattern: Pattern = read_one(written, at)
         return pattern
     if isinstance(written, list | tuple) and written:
         for n, entry in enumerate(written):
             if not isinstance(entry, str):
-                raise _wrong(f"{at}[{n}]", f"it must be a string, not {type(entry).__name__}")
-        return OneOf(tuple(reader(entry, f"{at}[{n}]") for n, entry in enumerate(written)))
-    raise _wrong(at, "it must be a string, or a list of them")
+                raise _invalid_capability(f"{at}[{n}]", f"it must be a string, not {type(entry).__name__}")
+        return OneOf(tuple(read_one(entry, f"{at}[{n}]") for n, entry in enumerate(written)))
+    raise _invalid_capability(at, "it must be a string, or a list of them")
 
 
 def _read_name(written: str, at: str) -> Pattern:
-    return AnyText() if written == "*" else read_text(written, at)
+    return AnyText() if written == "*" else read_text_pattern(written, at)
 
 
 def _read_kind(written: str, at: str) -> Pattern:
     bare = written.lstrip("!")
     marks = written[: len(written) - len(bare)]
     if not bare:
-        raise _wrong(at, "it is empty; a kind is like 'reasoning/start', and `*` is every one")
+        raise _invalid_capability(at, "it is empty; a kind is like 'reasoning/start', and `*` is every one")
     if is_regex(bare):
         bare = re.sub(r"\\(.)", lambda escape: r"\/" if escape[1] == "." else escape[0], bare)
     else:
         bare = bare.replace(".", "/")
     if bare not in _NAMED_KINDS:
-        return read_text(marks + bare, at)
+        return read_text_pattern(marks + bare, at)
     pattern = _NAMED_KINDS[bare]
     for _ in marks:
         pattern = Not(pattern)
     return pattern
 
 
-def _wrong(at: str, said: str) -> RequestError:
-    return RequestError(f"{at}: {said}", code="invalid_capability", param=at)
+def _invalid_capability(at: str, message: str) -> RequestError:
+    return RequestError(f"{at}: {message}", code="invalid_capability", param=at)
 
 
 # --- deciding
 
 
-def decide(holdings: Sequence[Held], envelope: Envelope) -> Decision:
+def decide(holdings: Sequence[HeldCapability], envelope: Envelope) -> Decision:
     """Whether who holds these may send the envelope."""
     decision = partial(Decision, participant=envelope.sender, kind=envelope.kind)
     if envelope.sender == GATEWAY:
         return decision(True, source="gateway")
     if envelope.family == "system":
         return decision(False, why="reserved")
-    steps = Steps(DECIDE_STEPS)
+    steps = StepBudget(DECIDE_STEPS)
     try:
         for capability, source in holdings:
             if capability.allows(envelope, steps):
                 return decision(True, by=capability.written, source=source)
-    except OutOfSteps:
+    except StepBudgetExceeded:
         return decision(False, why="undecided")
     return decision(False, why="no_match")
 
 
-def covered(holdings: Iterable[Capability], wanted: Capability, steps: Steps) -> bool:
+def is_covered(holdings: Iterable[Capability], capability: Capability, steps: StepBudget) -> bool:
     """Whether everything that `wanted` allows is allowed by one of the holdings; no, where that cannot be shown."""
     held = list(holdings)
-    if wanted in held:
+    if capability in held:
         return True
     try:
-        kinds = tuple(one.kind for one in held if _covers_the_rest(one, wanted, steps))
-        return covers(OneOf(kinds), wanted.kind, steps)
-    except OutOfSteps:
+        kinds = tuple(one.kind for one in held if _covers_payload_and_recipients(one, capability, steps))
+        return covers(OneOf(kinds), capability.kind, steps)
+    except StepBudgetExceeded:
         return False
 
 
-def _covers_the_rest(wide: Capability, narrow: Capability, steps: Steps) -> bool:
+def _covers_payload_and_recipients(wide: Capability, narrow: Capability, steps: StepBudget) -> bool:
     if wide.to is not None and (narrow.to is None or not covers(wide.to, narrow.to, steps)):
         return False
     return wide.payload is None or covers(wide.payload, narrow.payload or _ANY_PAYLOAD, steps)

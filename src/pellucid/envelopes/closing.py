@@ -5,25 +5,25 @@ Those below 4000 are WebSocket's own (RFC 6455, 7.4), those above are ours, like
 
 from __future__ import annotations
 
-OVER = 1000
+NORMAL_CLOSURE = 1000
 """There is no more to come: a replay has ended."""
-BROKE_RULES = 1008
+POLICY_VIOLATION = 1008
 """It said more than the space takes, and went on."""
-TOO_BIG = 1009
+MESSAGE_TOO_BIG = 1009
 """A frame was larger than a socket takes."""
-BROKEN = 1011
+INTERNAL_ERROR = 1011
 """A fault of the gateway's."""
-RESTARTING = 1012
-LATER = 1013
+SERVICE_RESTART = 1012
+TRY_AGAIN_LATER = 1013
 """What is needed does not answer at the moment: the store, the history."""
 
-NO_JOIN = 4400
+INVALID_JOIN = 4400
 """The first frame was no join, or asked for something wrongly."""
-NO_TOKEN = 4401
+UNAUTHORIZED = 4401
 """The token is not known, or there was none."""
-NOT_LET_IN = 4403
+FORBIDDEN = 4403
 """The token opens another space; or its participant was put out."""
-GONE = 4404
+SPACE_NOT_FOUND = 4404
 """The space is not there any more."""
-NOBODY = 4408
+JOIN_TIMEOUT = 4408
 """Nobody joined in time."""

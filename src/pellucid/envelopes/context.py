@@ -29,10 +29,10 @@ def parse(text: str, at: str = "context") -> str:
         raise EnvelopeError(f"{at}: at most {MAX_DEPTH} segments, not {len(parts)}", code="too_deep", param=at)
     for number, part in enumerate(parts, 1):
         if not is_segment(part):
-            said = (
+            reason = (
                 f"{part!r} is none: it is made of {_ALLOWED}" if part else "it is empty ('/' stands only between two)"
             )
-            raise EnvelopeError(f"{at}: segment {number}: {said}", code="invalid_context", param=at)
+            raise EnvelopeError(f"{at}: segment {number}: {reason}", code="invalid_context", param=at)
     return text
 
 
@@ -77,12 +77,12 @@ def parent(path: str) -> str | None:
 
 def ancestors(path: str) -> tuple[str, ...]:
     """Those above it, the nearest first."""
-    found: list[str] = []
+    paths: list[str] = []
     above = parent(path)
     while above is not None:
-        found.append(above)
+        paths.append(above)
         above = parent(above)
-    return tuple(found)
+    return tuple(paths)
 
 
 def is_within(path: str | None, of: str) -> bool:

@@ -28,7 +28,7 @@ DialectName: TypeAlias = Literal["meup-draft", "meup/v0.2", "mew/v0.4"]
 GATEWAY = "system:gateway"
 """The sender of what the gateway says itself. No participant may be called so, or anything that begins `system:`."""
 
-_OURS = "system:"
+_GATEWAY_PREFIX = "system:"
 
 MAX_ID_LENGTH = 255
 MAX_IDS = 256
@@ -99,15 +99,15 @@ class EnvelopeError(RequestError):
         kind: ErrorKind = "invalid_request",
         code: str = "invalid_value",
         param: str | None = None,
-        about: str | None = None,
+        envelope_id: str | None = None,
         attempted_kind: str | None = None,
     ) -> None:
         super().__init__(message, kind=kind, code=code, param=param)
-        self.about = about
+        self.envelope_id = envelope_id
         self.attempted_kind = attempted_kind
 
 
-def name_of(value: Any) -> str:
+def json_type_name(value: Any) -> str:
     """What JSON calls such a value, for a sentence."""
     match value:
         case None:
@@ -137,7 +137,7 @@ def check_id(value: Any, at: str) -> str:
     if is_id(value):
         return str(value)
     if not isinstance(value, str):
-        raise EnvelopeError(f"{at}: must be a string, not {name_of(value)}", code="invalid_type", param=at)
+        raise EnvelopeError(f"{at}: must be a string, not {json_type_name(value)}", code="invalid_type", param=at)
     if len(value) > MAX_ID_LENGTH:
         raise EnvelopeError(f"{at}: at most {MAX_ID_LENGTH} characters, not {len(value)}", code="too_long", param=at)
     what = "must not be empty" if not value else "must have no control characters, and no blanks but spaces"
@@ -151,7 +151,9 @@ def check_ids(value: Any, at: str) -> tuple[str, ...]:
     if isinstance(value, str):
         return (check_id(value, at),)
     if not isinstance(value, list):
-        raise EnvelopeError(f"{at}: must be an array of ids, not {name_of(value)}", code="invalid_type", param=at)
+        raise EnvelopeError(
+            f"{at}: must be an array of ids, not {json_type_name(value)}", code="invalid_type", param=at
+        )
     if len(value) > MAX_IDS:
         raise EnvelopeError(f"{at}: at most {MAX_IDS} ids, not {len(value)}", code="too_long", param=at)
     return tuple(check_id(one, f"{at}[{index}]") for index, one in enumerate(value))
@@ -160,8 +162,8 @@ def check_ids(value: Any, at: str) -> tuple[str, ...]:
 def check_participant(value: Any, at: str = "participant") -> str:
     """The id of somebody who may come in: not one of the gateway's. Raises `EnvelopeError`."""
     name = check_id(value, at)
-    if name.lower().startswith(_OURS):
-        raise EnvelopeError(f"{at}: {name!r} is the gateway's: nobody's id begins with {_OURS!r}", param=at)
+    if name.lower().startswith(_GATEWAY_PREFIX):
+        raise EnvelopeError(f"{at}: {name!r} is the gateway's: nobody's id begins with {_GATEWAY_PREFIX!r}", param=at)
     if " " in name:
         raise EnvelopeError(
             f"{at}: {name!r} has blanks, and an id has none; {'-'.join(name.split()) or 'alice'!r} would do", param=at

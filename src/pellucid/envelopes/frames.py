@@ -17,8 +17,8 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
-from ..text import is_nested_deeper, shown
-from .envelope import EnvelopeError, is_id, name_of
+from ..text import is_nested_deeper, replace_surrogates
+from .envelope import EnvelopeError, is_id, json_type_name
 from .kinds import HEARTBEAT, JOIN
 
 MAX_DEPTH = 64
@@ -26,24 +26,24 @@ MAX_DEPTH = 64
 
 MAX_TOKEN = 4096
 
-_MOST_QUOTED = 40
+_MAX_QUOTED = 40
 """How much of a name is told again."""
 
 
-def load(data: Any) -> dict[str, Any]:
+def decode_frame(data: Any) -> dict[str, Any]:
     """The object in a frame's bytes or text; or of JSON that was read before. Raises `EnvelopeError`."""
     if isinstance(data, bytes | bytearray | memoryview | str):
-        value, sound = _parsed(data)
+        value, is_valid = _parse(data)
     else:
-        value, sound = data, False
+        value, is_valid = data, False
     if not isinstance(value, dict):
-        raise EnvelopeError(f"an envelope is a JSON object, not {name_of(value)}", code="invalid_type")
+        raise EnvelopeError(f"an envelope is a JSON object, not {json_type_name(value)}", code="invalid_type")
     if is_nested_deeper(value, MAX_DEPTH):
         raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep")
-    return cast("dict[str, Any]", value if sound else _sound(value, ""))
+    return cast("dict[str, Any]", value if is_valid else _sanitize(value, ""))
 
 
-def _parsed(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
+def _parse(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
     """The value, and whether UTF-8 can hold all of it."""
     try:
         return msgspec.json.decode(data), True
@@ -53,16 +53,16 @@ def _parsed(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
         strict = error
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
-        return json.loads(text, parse_constant=_no_number), False
+        return json.loads(text, parse_constant=_reject_constant), False
     except RecursionError:
         raise EnvelopeError(f"nested deeper than {MAX_DEPTH} levels", code="too_deep") from None
     except ValueError:
         if data[:1] in ("#", b"#"):
-            raise _no_stream() from None
+            raise _stream_error() from None
         raise EnvelopeError(f"the frame is not valid JSON: {strict}", code="invalid_json") from None
 
 
-def _no_stream() -> EnvelopeError:
+def _stream_error() -> EnvelopeError:
     """For MEW's frames of a stream, `#stream-1#…`. They are no envelopes: nobody could keep, redact, order or replay
     what they say, nor withhold it from who may not read it. So none is carried."""
     return EnvelopeError(
@@ -73,15 +73,15 @@ def _no_stream() -> EnvelopeError:
     )
 
 
-def _no_number(word: str) -> NoReturn:
+def _reject_constant(word: str) -> NoReturn:
     raise ValueError(word)
 
 
-def _sound(value: Any, at: str) -> Any:
+def _sanitize(value: Any, at: str) -> Any:
     """The value as JSON and UTF-8 can hold it."""
     match value:
         case str():
-            return shown(value)
+            return replace_surrogates(value)
         case None | bool() | int():
             return value
         case float() if isfinite(value):
@@ -89,11 +89,11 @@ def _sound(value: Any, at: str) -> Any:
         case float():
             raise EnvelopeError(f"{at or 'the frame'}: a number must be finite, and within 64 bits", param=at or None)
         case dict():
-            named = ((shown(str(name)), one) for name, one in value.items())
-            return {name: _sound(one, f"{at}.{name[:_MOST_QUOTED]}".lstrip(".")) for name, one in named}
+            named = ((replace_surrogates(str(name)), one) for name, one in value.items())
+            return {name: _sanitize(one, f"{at}.{name[:_MAX_QUOTED]}".lstrip(".")) for name, one in named}
         case list():
-            return [_sound(one, f"{at}[{index}]") for index, one in enumerate(value)]
-    raise EnvelopeError(f"{at}: {name_of(value)} is no JSON", code="invalid_type", param=at or None)
+            return [_sanitize(one, f"{at}[{index}]") for index, one in enumerate(value)]
+    raise EnvelopeError(f"{at}: {json_type_name(value)} is no JSON", code="invalid_type", param=at or None)
 
 
 class Join(msgspec.Struct, frozen=True):
@@ -115,49 +115,51 @@ class Join(msgspec.Struct, frozen=True):
         return f"Join(space={self.space!r}, participant={self.participant!r}, after_seq={self.after_seq!r})"
 
 
-def join_in(frame: Mapping[str, Any]) -> Join | None:
+def parse_join(frame: Mapping[str, Any]) -> Join | None:
     """None: it is no join. Raises `EnvelopeError` for one that is wrong."""
     kind = frame.get("kind")
     if frame.get("type") == "join" and kind is None:
-        said: Any = frame
+        fields: Any = frame
         at = ""
     elif isinstance(kind, str) and kind.replace(".", "/") == JOIN:
-        said = frame.get("payload")
+        fields = frame.get("payload")
         at = "payload."
-        if not isinstance(said, dict):
+        if not isinstance(fields, dict):
             raise EnvelopeError(
-                f"payload: a join has an object with `space` and `token`, not {name_of(said)}",
+                f"payload: a join has an object with `space` and `token`, not {json_type_name(fields)}",
                 code="invalid_type",
                 param="payload",
             )
     else:
         return None
-    after = said.get("after_seq")
-    if after is not None and (isinstance(after, bool) or not isinstance(after, int) or not 0 <= after < 2**63):
+    after_seq = fields.get("after_seq")
+    if after_seq is not None and (
+        isinstance(after_seq, bool) or not isinstance(after_seq, int) or not 0 <= after_seq < 2**63
+    ):
         raise EnvelopeError(
             f"{at}after_seq: the number of the last envelope that you have, from 0", param=f"{at}after_seq"
         )
-    dialect = _text(said, at, "dialect") or _text(frame, "", "protocol")
+    dialect = _text(fields, at, "dialect") or _text(frame, "", "protocol")
     participant = (
-        _text(said, at, "participantId") or _text(said, at, "participant_id") or _text(said, at, "participant")
+        _text(fields, at, "participantId") or _text(fields, at, "participant_id") or _text(fields, at, "participant")
     )
     return Join(
-        space=_text(said, at, "space"),
-        token=_text(said, at, "token"),
+        space=_text(fields, at, "space"),
+        token=_text(fields, at, "token"),
         participant=participant,
-        after_seq=after,
-        view=_text(said, at, "view"),
+        after_seq=after_seq,
+        view=_text(fields, at, "view"),
         dialect=dialect,
     )
 
 
-def _text(said: Mapping[str, Any], at: str, name: str) -> str | None:
-    value = said.get(name)
+def _text(fields: Mapping[str, Any], at: str, name: str) -> str | None:
+    value = fields.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
         raise EnvelopeError(
-            f"{at}{name}: must be a string, not {name_of(value)}", code="invalid_type", param=f"{at}{name}"
+            f"{at}{name}: must be a string, not {json_type_name(value)}", code="invalid_type", param=f"{at}{name}"
         )
     if len(value) > MAX_TOKEN:
         raise EnvelopeError(f"{at}{name}: at most {MAX_TOKEN} characters", code="too_long", param=f"{at}{name}")
@@ -170,27 +172,27 @@ def is_heartbeat(frame: Mapping[str, Any]) -> bool:
     return isinstance(kind, str) and kind.replace(".", "/") == HEARTBEAT
 
 
-LOOKED_AT = 4096
+MAX_PEEK = 4096
 """Bytes or characters."""
 
 _TOKEN = re.compile(r'\s*("(?>(?:[^"\\]|\\.)*)"|[\[{]|[\]}]|[:,]|[^\s\[\]{}:,"]++)', re.DOTALL)
-_WANTED = ("id", "kind")
+_PEEKED_MEMBERS = ("id", "kind")
 
 
-def glimpse(frame: bytes | str | dict[str, Any]) -> tuple[str | None, str | None]:
+def peek(frame: bytes | str | dict[str, Any]) -> tuple[str | None, str | None]:
     """The id and the kind of the envelope in this frame, each None where it cannot be told."""
     if isinstance(frame, dict):
-        found = {name: frame.get(name) for name in _WANTED}
+        members = {name: frame.get(name) for name in _PEEKED_MEMBERS}
     else:
-        start = frame[:LOOKED_AT]
-        found = _named(start.decode(errors="replace") if isinstance(start, bytes) else start)
-    id, kind = (value if is_id(value) else None for value in (found.get("id"), found.get("kind")))
+        start = frame[:MAX_PEEK]
+        members = _peek_members(start.decode(errors="replace") if isinstance(start, bytes) else start)
+    id, kind = (value if is_id(value) else None for value in (members.get("id"), members.get("kind")))
     return id, kind
 
 
-def _named(text: str) -> dict[str, Any]:
+def _peek_members(text: str) -> dict[str, Any]:
     """The texts among the object's own members, as far as the text goes."""
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     depth, at, name, before = 0, 0, "", ""
     while (token := _TOKEN.match(text, at)) is not None:
         word, at = token[1], token.end()
@@ -201,15 +203,15 @@ def _named(text: str) -> dict[str, Any]:
             if depth <= 0:
                 break
         elif depth == 1 and word[0] == '"':
-            said = _said(word)
-            if before == ":" and name in _WANTED:
-                found[name] = said
-            name = said or "" if before in ("{", ",") else ""
+            value = _decode_string(word)
+            if before == ":" and name in _PEEKED_MEMBERS:
+                members[name] = value
+            name = value or "" if before in ("{", ",") else ""
         before = word
-    return found
+    return members
 
 
-def _said(word: str) -> str | None:
+def _decode_string(word: str) -> str | None:
     try:
         return msgspec.json.decode(word, type=str)
     except (msgspec.MsgspecError, UnicodeError):

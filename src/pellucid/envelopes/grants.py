@@ -28,11 +28,20 @@ from msgspec.structs import replace
 
 from ..errors import ErrorInfo, RequestError
 from . import payloads as p
-from .capability import COVER_STEPS, EVERYTHING, Capability, Decision, Held, covered, decide, read_capabilities
+from .capability import (
+    COVER_STEPS,
+    EVERYTHING,
+    Capability,
+    Decision,
+    HeldCapability,
+    decide,
+    is_covered,
+    read_capabilities,
+)
 from .envelope import GATEWAY, Envelope, EnvelopeError, check_participant
-from .kinds import GRANT, GRANT_ACK, INVITE, KICK, REVOKE, typed
+from .kinds import GRANT, GRANT_ACK, INVITE, KICK, REVOKE, decode_payload
 from .patterns import allows
-from .regex import OutOfSteps, Steps
+from .regex import StepBudget, StepBudgetExceeded
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -45,7 +54,7 @@ class Grant(msgspec.Struct, frozen=True):
     acknowledged: bool = False
 
 
-class Granted(msgspec.Struct, frozen=True):
+class GrantAdded(msgspec.Struct, frozen=True):
     """Somebody holds more: they are told by a new welcome."""
 
     grant: Grant
@@ -61,12 +70,12 @@ class GrantEnded(msgspec.Struct, frozen=True):
     """`revoked`, `declined`, `kicked`, or `source_ended`: its giver no longer holds that."""
 
 
-class Acknowledged(msgspec.Struct, frozen=True):
+class GrantAcknowledged(msgspec.Struct, frozen=True):
     grant_id: str
     by: str
 
 
-class Invited(msgspec.Struct, frozen=True):
+class ParticipantInvited(msgspec.Struct, frozen=True):
     """Somebody may come in; the inviter is told (`space/invite-ack`)."""
 
     participant: str
@@ -75,14 +84,14 @@ class Invited(msgspec.Struct, frozen=True):
     """`created`, or `already_exists`: then nothing changed."""
 
 
-class Kicked(msgspec.Struct, frozen=True):
+class ParticipantKicked(msgspec.Struct, frozen=True):
     """Somebody is out: their connections are closed, and no token lets them in."""
 
     participant: str
     by: str
 
 
-Change: TypeAlias = Granted | GrantEnded | Acknowledged | Invited | Kicked
+Change: TypeAlias = GrantAdded | GrantEnded | GrantAcknowledged | ParticipantInvited | ParticipantKicked
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -93,7 +102,7 @@ class Ruling(msgspec.Struct, frozen=True):
     refusal: ErrorInfo | None = None
 
 
-MANAGING = (GRANT, REVOKE, INVITE, KICK)
+MANAGEMENT_KINDS = (GRANT, REVOKE, INVITE, KICK)
 """What participants do to each other's rights."""
 
 MAX_CAPABILITIES = 32
@@ -119,33 +128,33 @@ class Ledger:
     """One space's. `always`: what everybody holds who is in it."""
 
     def __init__(self, always: Iterable[Capability] = ()) -> None:
-        self._always = tuple(Held(one, DOOR) for one in always)
-        self._doors: dict[str, tuple[Held, ...]] = {}
+        self._for_everyone = tuple(HeldCapability(one, DOOR) for one in always)
+        self._configured: dict[str, tuple[HeldCapability, ...]] = {}
         self._grants: dict[str, Grant] = {}
         self._kicked: set[str] = set()
 
     # --- what there is
 
-    def held(self, participant: str) -> tuple[Held, ...]:
+    def held(self, participant: str) -> tuple[HeldCapability, ...]:
         """What they hold: at the door first, then in the order in which it was given."""
         if participant == GATEWAY:
-            return (Held(EVERYTHING, "gateway"),)
+            return (HeldCapability(EVERYTHING, "gateway"),)
         if not self.is_member(participant):
             return ()
-        given = (
-            Held(one, grant.id)
+        granted = (
+            HeldCapability(one, grant.id)
             for grant in self._grants.values()
             if grant.recipient == participant
             for one in grant.capabilities
         )
-        return (*self._always, *self._doors[participant], *given)
+        return (*self._for_everyone, *self._configured[participant], *granted)
 
     def is_member(self, participant: str) -> bool:
-        return participant in self._doors and participant not in self._kicked
+        return participant in self._configured and participant not in self._kicked
 
     @property
     def members(self) -> tuple[str, ...]:
-        return tuple(one for one in self._doors if one not in self._kicked)
+        return tuple(one for one in self._configured if one not in self._kicked)
 
     @property
     def grants(self) -> Mapping[str, Grant]:
@@ -159,26 +168,26 @@ class Ledger:
             return replace(decision, allowed=True, by={"kind": GRANT_ACK}, source=DOOR, why=None)
         return decision
 
-    def may(self, participant: str, kind: str) -> bool:
+    def holds_right(self, participant: str, kind: str) -> bool:
         """Whether they hold a right that is written as a kind and sent by nobody, like `space/observe`."""
         return decide(self.held(participant), Envelope(id="", ts=0, sender=participant, kind=kind)).allowed
 
     # --- what changes it
 
-    def door(self, participant: str, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
+    def configure_participant(self, participant: str, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
         """They come in by the configuration, with these. What was given on the strength of less ends."""
-        self._doors[participant] = tuple(Held(one, DOOR) for one in capabilities)
-        return tuple(self._settle({participant}))
+        self._configured[participant] = tuple(HeldCapability(one, DOOR) for one in capabilities)
+        return tuple(self._end_unsupported({participant}))
 
-    def shut(self, participant: str) -> tuple[Change, ...]:
+    def remove_configured(self, participant: str) -> tuple[Change, ...]:
         """They are no longer in the configuration."""
-        self._doors.pop(participant, None)
-        return tuple(self._without(participant, "source_ended"))
+        self._configured.pop(participant, None)
+        return tuple(self._end_grants_of(participant, "source_ended"))
 
-    def everybody(self, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
+    def configure_everyone(self, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
         """What everybody holds from now on."""
-        self._always = tuple(Held(one, DOOR) for one in capabilities)
-        return tuple(self._settle(set(self.members)))
+        self._for_everyone = tuple(HeldCapability(one, DOOR) for one in capabilities)
+        return tuple(self._end_unsupported(set(self.members)))
 
     def replay(self, envelope: Envelope) -> tuple[Change, ...]:
         """What an envelope that was accepted did about rights. Who may send it was decided then."""
@@ -194,10 +203,16 @@ class Ledger:
 
     def dump(self) -> LedgerState:
         return LedgerState(
-            always=tuple(held.capability.written for held in self._always),
-            doors={one: tuple(held.capability.written for held in holds) for one, holds in self._doors.items()},
+            always=tuple(held.capability.written for held in self._for_everyone),
+            doors={one: tuple(held.capability.written for held in holds) for one, holds in self._configured.items()},
             grants=tuple(
-                (one.id, one.by, one.recipient, tuple(given.written for given in one.capabilities), one.acknowledged)
+                (
+                    one.id,
+                    one.by,
+                    one.recipient,
+                    tuple(capability.written for capability in one.capabilities),
+                    one.acknowledged,
+                )
                 for one in self._grants.values()
             ),
             kicked=tuple(sorted(self._kicked)),
@@ -208,9 +223,9 @@ class Ledger:
         """The ledger that `dump` told of."""
         ledger = cls(read_capabilities(state.always))
         for one, written in state.doors.items():
-            ledger._doors[one] = tuple(Held(held, DOOR) for held in read_capabilities(written))
-        for id, by, recipient, given, acknowledged in state.grants:
-            ledger._grants[id] = Grant(id, by, recipient, read_capabilities(given), acknowledged)
+            ledger._configured[one] = tuple(HeldCapability(held, DOOR) for held in read_capabilities(written))
+        for id, by, recipient, capabilities, acknowledged in state.grants:
+            ledger._grants[id] = Grant(id, by, recipient, read_capabilities(capabilities), acknowledged)
         ledger._kicked = set(state.kicked)
         return ledger
 
@@ -218,7 +233,7 @@ class Ledger:
         """Decide, and do what it says about rights."""
         decision = self.decide(envelope)
         if not decision.allowed:
-            return Ruling(decision, refusal=_denied(decision))
+            return Ruling(decision, refusal=_denial(decision))
         handle = _HANDLERS.get(envelope.kind)
         if handle is None:
             return Ruling(decision)
@@ -228,181 +243,186 @@ class Ledger:
             return Ruling(decision, refusal=error.info)
 
     def _grant(self, envelope: Envelope) -> list[Change]:
-        asked = typed(GRANT, envelope.payload)
-        assert isinstance(asked, p.Grant)
-        if asked.recipient == envelope.sender:
-            raise _refused("nobody grants to themselves", "payload.recipient")
-        if not self.is_member(asked.recipient):
-            raise _refused(
-                f"{asked.recipient!r} is not in this space; invite them first", "payload.recipient", "not_found"
+        request = decode_payload(GRANT, envelope.payload)
+        assert isinstance(request, p.Grant)
+        if request.recipient == envelope.sender:
+            raise _refusal("nobody grants to themselves", "payload.recipient")
+        if not self.is_member(request.recipient):
+            raise _refusal(
+                f"{request.recipient!r} is not in this space; invite them first", "payload.recipient", "not_found"
             )
-        if not asked.capabilities:
-            raise _refused("a grant holds at least one capability", "payload.capabilities", "invalid_request")
-        return self._give(envelope, asked.recipient, asked.capabilities, "payload.capabilities")
+        if not request.capabilities:
+            raise _refusal("a grant holds at least one capability", "payload.capabilities", "invalid_request")
+        return self._give(envelope, request.recipient, request.capabilities, "payload.capabilities")
 
-    def _give(self, envelope: Envelope, recipient: str, written: Sequence[p.Capability], at: str) -> list[Change]:
-        given = _read(written, at)
+    def _give(
+        self, envelope: Envelope, recipient: str, written: Sequence[p.WrittenCapability], at: str
+    ) -> list[Change]:
+        capabilities = _read_limited(written, at)
         known = self._grants.get(envelope.id)
         if known is not None:
-            if (known.by, known.recipient, known.capabilities) == (envelope.sender, recipient, given):
+            if (known.by, known.recipient, known.capabilities) == (envelope.sender, recipient, capabilities):
                 return []
-            raise _refused(f"there is a grant {envelope.id!r} already; give this one another id", "id", "id_conflict")
-        self._not_too_many(envelope.sender, recipient, at)
-        steps = Steps(COVER_STEPS)
+            raise _refusal(f"there is a grant {envelope.id!r} already; give this one another id", "id", "id_conflict")
+        self._check_grant_count(envelope.sender, recipient, at)
+        steps = StepBudget(COVER_STEPS)
         held = [one.capability for one in self.held(envelope.sender)]
-        for n, one in enumerate(given):
-            if not covered(held, one, steps):
-                raise _refused(
+        for n, one in enumerate(capabilities):
+            if not is_covered(held, one, steps):
+                raise _refusal(
                     f"{envelope.sender!r} cannot give what they do not hold themselves", f"{at}[{n}]", "escalation"
                 )
-        grant = Grant(envelope.id, envelope.sender, recipient, given)
+        grant = Grant(envelope.id, envelope.sender, recipient, capabilities)
         self._grants[grant.id] = grant
-        return [Granted(grant)]
+        return [GrantAdded(grant)]
 
-    def _not_too_many(self, by: str, recipient: str, at: str) -> None:
-        for count, said in (
+    def _check_grant_count(self, by: str, recipient: str, at: str) -> None:
+        for count, subject in (
             (sum(grant.by == by for grant in self._grants.values()), f"{by!r} has given"),
             (sum(grant.recipient == recipient for grant in self._grants.values()), f"{recipient!r} holds"),
         ):
             if count >= MAX_GRANTS and by != GATEWAY:
-                raise _refused(f"{said} {count} grants, which is as many as may be; revoke some", at, "too_many")
+                raise _refusal(f"{subject} {count} grants, which is as many as may be; revoke some", at, "too_many")
 
     def _revoke(self, envelope: Envelope) -> list[Change]:
-        asked = typed(REVOKE, envelope.payload)
-        assert isinstance(asked, p.Revoke)
-        if asked.grant_id is None and not asked.capabilities:
-            raise _refused("say which: `grant_id`, or `capabilities`", "payload", "invalid_request")
-        if asked.grant_id is None and asked.recipient is None:
-            raise _refused("say of whom", "payload.recipient", "invalid_request")
+        request = decode_payload(REVOKE, envelope.payload)
+        assert isinstance(request, p.Revoke)
+        if request.grant_id is None and not request.capabilities:
+            raise _refusal("say which: `grant_id`, or `capabilities`", "payload", "invalid_request")
+        if request.grant_id is None and request.recipient is None:
+            raise _refusal("say of whom", "payload.recipient", "invalid_request")
         grants = [
             grant
             for grant in self._grants.values()
-            if asked.grant_id in (None, grant.id) and asked.recipient in (None, grant.recipient)
+            if request.grant_id in (None, grant.id) and request.recipient in (None, grant.recipient)
         ]
         if not grants:
-            which = "nothing" if asked.grant_id is None else f"no grant {asked.grant_id!r}"
-            raise _refused(f"{which} was granted to {asked.recipient or 'anybody'!r}", "payload", "not_found")
-        wide = _read(asked.capabilities or (), "payload.capabilities")
-        taken = {grant.id: self._taken(grant, wide) for grant in grants}
-        if not any(taken.values()):
-            raise _refused(
-                f"nothing that {asked.recipient!r} was granted is only this; more than this is revoked by `grant_id`",
+            which = "nothing" if request.grant_id is None else f"no grant {request.grant_id!r}"
+            raise _refusal(f"{which} was granted to {request.recipient or 'anybody'!r}", "payload", "not_found")
+        wide = _read_limited(request.capabilities or (), "payload.capabilities")
+        revoked = {grant.id: self._revocable(grant, wide) for grant in grants}
+        if not any(revoked.values()):
+            raise _refusal(
+                f"nothing that {request.recipient!r} was granted is only this; more than this is revoked by `grant_id`",
                 "payload.capabilities",
                 "not_found",
             )
         for grant in grants:
-            if taken[grant.id] and not self._may_take(envelope.sender, grant):
-                raise _refused(f"{envelope.sender!r} neither gave grant {grant.id!r} nor could have", "payload")
-        ended = [self._end(grant, taken[grant.id], "revoked") for grant in grants if taken[grant.id]]
-        return [*ended, *self._settle({grant.recipient for grant in grants})]
+            if revoked[grant.id] and not self._may_revoke(envelope.sender, grant):
+                raise _refusal(f"{envelope.sender!r} neither gave grant {grant.id!r} nor could have", "payload")
+        ended = [self._end_grant(grant, revoked[grant.id], "revoked") for grant in grants if revoked[grant.id]]
+        return [*ended, *self._end_unsupported({grant.recipient for grant in grants})]
 
-    def _taken(self, grant: Grant, wide: tuple[Capability, ...]) -> tuple[Capability, ...]:
+    def _revocable(self, grant: Grant, wide: tuple[Capability, ...]) -> tuple[Capability, ...]:
         if not wide:
             return grant.capabilities
-        steps = Steps(COVER_STEPS)
-        return tuple(one for one in grant.capabilities if covered(wide, one, steps))
+        steps = StepBudget(COVER_STEPS)
+        return tuple(one for one in grant.capabilities if is_covered(wide, one, steps))
 
-    def _may_take(self, sender: str, grant: Grant) -> bool:
+    def _may_revoke(self, sender: str, grant: Grant) -> bool:
         if sender in (GATEWAY, grant.by, grant.recipient):
             return True
         held = [one.capability for one in self.held(sender)]
-        steps = Steps(COVER_STEPS)
-        return all(covered(held, one, steps) for one in grant.capabilities)
+        steps = StepBudget(COVER_STEPS)
+        return all(is_covered(held, one, steps) for one in grant.capabilities)
 
     def _acknowledge(self, envelope: Envelope) -> list[Change]:
         grant = self._acknowledged_by(envelope)
         if grant is None:
-            raise _refused("it answers no grant of its sender's that stands", "correlation_id", "not_found")
+            raise _refusal("it answers no grant of its sender's that stands", "correlation_id", "not_found")
         if envelope.payload.get("status") in ("declined", "rejected"):
-            return [self._end(grant, grant.capabilities, "declined"), *self._settle({grant.recipient})]
+            return [self._end_grant(grant, grant.capabilities, "declined"), *self._end_unsupported({grant.recipient})]
         if not grant.acknowledged:
             self._grants[grant.id] = replace(grant, acknowledged=True)
-        return [Acknowledged(grant.id, envelope.sender)]
+        return [GrantAcknowledged(grant.id, envelope.sender)]
 
     def _acknowledged_by(self, envelope: Envelope) -> Grant | None:
         if envelope.kind != GRANT_ACK:
             return None
-        found = (self._grants.get(name) for name in envelope.correlation_id)
-        return next((grant for grant in found if grant is not None and grant.recipient == envelope.sender), None)
+        named = (self._grants.get(name) for name in envelope.correlation_id)
+        return next((grant for grant in named if grant is not None and grant.recipient == envelope.sender), None)
 
     def _invite(self, envelope: Envelope) -> list[Change]:
-        asked = typed(INVITE, envelope.payload)
-        assert isinstance(asked, p.Invite)
-        name = asked.participant_id
+        request = decode_payload(INVITE, envelope.payload)
+        assert isinstance(request, p.Invite)
+        name = request.participant_id
         if self.is_member(name):
-            return [Invited(name, envelope.sender, "already_exists")]
+            return [ParticipantInvited(name, envelope.sender, "already_exists")]
         try:
             check_participant(name)
         except EnvelopeError as error:
-            why = error.info.message.partition(": ")[2]
-            said = f"nobody can be called {name!r}: {why}"
-            raise _refused(said, "payload.participant_id", "invalid_request") from None
-        if name in self._kicked and not self._outranks(envelope.sender, self._doors.get(name, ())):
-            raise _refused(f"{name!r} was kicked, by one who may do more", "payload.participant_id")
-        initial = asked.initial_capabilities or ()
-        given = self._give(envelope, name, initial, "payload.initial_capabilities") if initial else []
+            reason = error.info.message.partition(": ")[2]
+            message = f"nobody can be called {name!r}: {reason}"
+            raise _refusal(message, "payload.participant_id", "invalid_request") from None
+        if name in self._kicked and not self._outranks(envelope.sender, self._configured.get(name, ())):
+            raise _refusal(f"{name!r} was kicked, by one who may do more", "payload.participant_id")
+        initial = request.initial_capabilities or ()
+        changes = self._give(envelope, name, initial, "payload.initial_capabilities") if initial else []
         self._kicked.discard(name)
-        self._doors.setdefault(name, ())
-        return [Invited(name, envelope.sender, "created"), *given]
+        self._configured.setdefault(name, ())
+        return [ParticipantInvited(name, envelope.sender, "created"), *changes]
 
     def _kick(self, envelope: Envelope) -> list[Change]:
-        asked = typed(KICK, envelope.payload)
-        assert isinstance(asked, p.Kick)
-        name = asked.participant_id
+        request = decode_payload(KICK, envelope.payload)
+        assert isinstance(request, p.Kick)
+        name = request.participant_id
         if name == envelope.sender:
-            raise _refused("nobody kicks themselves; leaving is enough", "payload.participant_id")
+            raise _refusal("nobody kicks themselves; leaving is enough", "payload.participant_id")
         if not self.is_member(name):
-            raise _refused(f"{name!r} is not in this space", "payload.participant_id", "not_found")
+            raise _refusal(f"{name!r} is not in this space", "payload.participant_id", "not_found")
         if not self._outranks(envelope.sender, self.held(name)):
-            raise _refused(
+            raise _refusal(
                 f"{name!r} may grant, revoke, invite or kick as {envelope.sender!r} may not", "payload.participant_id"
             )
         self._kicked.add(name)
-        return [Kicked(name, envelope.sender), *self._without(name, "kicked")]
+        return [ParticipantKicked(name, envelope.sender), *self._end_grants_of(name, "kicked")]
 
-    def _outranks(self, sender: str, holdings: Iterable[Held]) -> bool:
+    def _outranks(self, sender: str, holdings: Iterable[HeldCapability]) -> bool:
         """Whether the sender may do all to others that these would."""
-        steps = Steps(COVER_STEPS)
+        steps = StepBudget(COVER_STEPS)
         own = [one.capability for one in self.held(sender)]
         try:
             return all(
-                covered(own, one.capability, steps)
+                is_covered(own, one.capability, steps)
                 for one in holdings
-                if any(allows(one.capability.kind, kind, steps) for kind in MANAGING)
+                if any(allows(one.capability.kind, kind, steps) for kind in MANAGEMENT_KINDS)
             )
-        except OutOfSteps:
+        except StepBudgetExceeded:
             return False
 
     # --- what follows
 
-    def _without(self, participant: str, why: str) -> list[Change]:
-        mine = [grant for grant in self._grants.values() if grant.recipient == participant]
-        return [*(self._end(grant, grant.capabilities, why) for grant in mine), *self._settle({participant})]
+    def _end_grants_of(self, participant: str, why: str) -> list[Change]:
+        received = [grant for grant in self._grants.values() if grant.recipient == participant]
+        return [
+            *(self._end_grant(grant, grant.capabilities, why) for grant in received),
+            *self._end_unsupported({participant}),
+        ]
 
-    def _end(self, grant: Grant, capabilities: tuple[Capability, ...], why: str) -> GrantEnded:
-        left = tuple(one for one in grant.capabilities if one not in capabilities)
-        if left:
-            self._grants[grant.id] = replace(grant, capabilities=left)
+    def _end_grant(self, grant: Grant, capabilities: tuple[Capability, ...], why: str) -> GrantEnded:
+        remaining = tuple(one for one in grant.capabilities if one not in capabilities)
+        if remaining:
+            self._grants[grant.id] = replace(grant, capabilities=remaining)
         else:
             del self._grants[grant.id]
         return GrantEnded(grant.id, grant.recipient, capabilities, why)
 
-    def _settle(self, lost: set[str]) -> list[Change]:
+    def _end_unsupported(self, lost: set[str]) -> list[Change]:
         """End what was given by those who lost something and no longer hold it, and so on down. What cannot be shown to
         be held still, in the steps there are, ends too."""
         ended: list[Change] = []
-        steps = Steps(SETTLE_STEPS)
-        held = {one: [own.capability for own in (*self._always, *self._doors[one])] for one in self.members}
+        steps = StepBudget(SETTLE_STEPS)
+        held = {one: [own.capability for own in (*self._for_everyone, *self._configured[one])] for one in self.members}
         for grant in list(self._grants.values()):
             if grant.by in lost:
                 before = held.get(grant.by, [])
-                gone = tuple(one for one in grant.capabilities if not covered(before, one, steps))
-                if gone:
-                    ended.append(self._end(grant, gone, "source_ended"))
+                unsupported = tuple(one for one in grant.capabilities if not is_covered(before, one, steps))
+                if unsupported:
+                    ended.append(self._end_grant(grant, unsupported, "source_ended"))
                     lost = lost | {grant.recipient}
-            standing = self._grants.get(grant.id)
-            if standing is not None and grant.recipient in held:
-                held[grant.recipient].extend(standing.capabilities)
+            remaining = self._grants.get(grant.id)
+            if remaining is not None and grant.recipient in held:
+                held[grant.recipient].extend(remaining.capabilities)
         return ended
 
 
@@ -415,19 +435,19 @@ _HANDLERS = {
 }
 
 
-def _read(written: Sequence[p.Capability], at: str) -> tuple[Capability, ...]:
+def _read_limited(written: Sequence[p.WrittenCapability], at: str) -> tuple[Capability, ...]:
     if len(written) > MAX_CAPABILITIES:
-        raise _refused(f"at most {MAX_CAPABILITIES} capabilities, not {len(written)}", at, "too_large")
+        raise _refusal(f"at most {MAX_CAPABILITIES} capabilities, not {len(written)}", at, "too_large")
     return read_capabilities(written, at)
 
 
-def _refused(message: str, param: str, code: str = "forbidden") -> RequestError:
+def _refusal(message: str, param: str, code: str = "forbidden") -> RequestError:
     return RequestError(f"{param}: {message}", kind="forbidden", code=code, param=param)
 
 
-def _denied(decision: Decision) -> ErrorInfo:
-    said = {
+def _denial(decision: Decision) -> ErrorInfo:
+    reason = {
         "reserved": "`system/*` is the gateway's alone",
         "undecided": "whether it is allowed could not be decided in time: its sender's patterns cost too much",
     }.get(decision.why or "", f"no capability of {decision.participant!r} allows a {decision.kind!r} with this payload")
-    return ErrorInfo(kind="forbidden", code="capability_violation", message=f"kind: {said}", param="kind")
+    return ErrorInfo(kind="forbidden", code="capability_violation", message=f"kind: {reason}", param="kind")

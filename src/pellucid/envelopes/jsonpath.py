@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
-from .regex import Steps
+from .regex import StepBudget
 
 MAX_STEPS = 20
 
@@ -35,59 +35,59 @@ class Step(NamedTuple):
 Path: TypeAlias = tuple[Step, ...]
 
 
-class NotPath(ValueError):
+class PathSyntaxError(ValueError):
     """What is written there, and what is not possible about it."""
 
 
 def parse(source: str) -> Path:
-    """Raises `NotPath`."""
+    """Raises `PathSyntaxError`."""
     if not source.startswith("$"):
-        raise NotPath("it does not begin with `$`")
+        raise PathSyntaxError("it does not begin with `$`")
     at, steps = 1, []
     while at < len(source):
-        found = _STEP.match(source, at)
-        if found is None:
-            raise NotPath(
+        match = _STEP.match(source, at)
+        if match is None:
+            raise PathSyntaxError(
                 f"`{source[at : at + 20]}` is no step; steps are `.name`, `['name']`, `[0]`, `[*]` and `.*`, all with "
                 "another `.` before them for any depth"
             )
-        steps.append(Step(_key(found), found["deep"] is not None))
-        at = found.end()
+        steps.append(Step(_key(match), match["deep"] is not None))
+        at = match.end()
     if len(steps) > MAX_STEPS:
-        raise NotPath(f"it has {len(steps)} steps, and may have {MAX_STEPS}")
+        raise PathSyntaxError(f"it has {len(steps)} steps, and may have {MAX_STEPS}")
     return tuple(steps)
 
 
-def _key(found: re.Match[str]) -> str | int | None:
-    if found["star"] or found["every"]:
+def _key(match: re.Match[str]) -> str | int | None:
+    if match["star"] or match["every"]:
         return None
-    if found["index"] is not None:
-        return int(found["index"])
-    return next(found[group] for group in ("name", "single", "double") if found[group] is not None)
+    if match["index"] is not None:
+        return int(match["index"])
+    return next(match[group] for group in ("name", "single", "double") if match[group] is not None)
 
 
-def select(path: Path, value: Any, steps: Steps) -> list[Any]:
-    """What stands there, in order; what is reached in two ways stands there twice. Raises `OutOfSteps`."""
-    found = [value]
+def select(path: Path, value: Any, steps: StepBudget) -> list[Any]:
+    """What stands there, in order; what is reached in two ways stands there twice. Raises `StepBudgetExceeded`."""
+    values = [value]
     for step in path:
-        begun = [inner for one in found for inner in inside(one, steps)] if step.deep else found
-        found = []
-        for one in begun:
+        starts = [inner for one in values for inner in walk(one, steps)] if step.deep else values
+        values = []
+        for one in starts:
             for entry in _entries(one, step.key):
                 steps.spend()
-                found.append(entry)
+                values.append(entry)
             steps.spend()
-    return found
+    return values
 
 
-def inside(value: Any, steps: Steps) -> Iterator[Any]:
+def walk(value: Any, steps: StepBudget) -> Iterator[Any]:
     """The value, and everything in it, however deep."""
-    waiting = [value]
-    while waiting:
+    stack = [value]
+    while stack:
         steps.spend()
-        one = waiting.pop()
+        one = stack.pop()
         yield one
-        waiting.extend(reversed(_entries(one, None)))
+        stack.extend(reversed(_entries(one, None)))
 
 
 def _entries(value: Any, key: str | int | None) -> list[Any]:

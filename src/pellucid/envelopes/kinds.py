@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..text import misfit
+from ..text import describe_validation_error
 from . import payloads as p
 from .envelope import Envelope, EnvelopeError
 
@@ -64,7 +64,7 @@ Visibility: TypeAlias = Literal["always", "words", "reasoning"]
 """Who is shown it where it stands in a context: everybody, in every view, for somebody must act on it; those who may
 read reasoning, and whom it is addressed to; or those who may read reasoning alone."""
 
-Says: TypeAlias = Literal[
+LabelContent: TypeAlias = Literal[
     "words", "opening", "severity", "confidence", "conclusion", "call", "result", "reason", "nothing", "kind"
 ]
 """What of an envelope is told in one line: its words, also with what they open or how sure they are; a call, or what
@@ -76,8 +76,8 @@ class Label(NamedTuple):
 
     mark: str = "·"
     style: str = "italic"
-    says: Says = "kind"
-    lead: str = ""
+    content: LabelContent = "kind"
+    prefix: str = ""
     """What stands before that."""
     nested_style: str | None = None
     """The style within a context, where it is another."""
@@ -85,7 +85,17 @@ class Label(NamedTuple):
     """Whether a bar stands before the mark within a context. What reasons draws its own."""
 
 
-_ANYWHERE = ("message", "reasoning", "text", "content", "input", "goal", "decision", "recommendation", "reason")
+_COMMON_TEXT_FIELDS = (
+    "message",
+    "reasoning",
+    "text",
+    "content",
+    "input",
+    "goal",
+    "decision",
+    "recommendation",
+    "reason",
+)
 """Where people put their words. MEW's agents start with `input` and think in `reasoning`; the seed's have a `goal`."""
 
 _JSON_RPC = ("jsonrpc", "id")
@@ -99,7 +109,7 @@ class EnvelopeKind(NamedTuple):
     payload: type[p.Payload] = p.Payload
     act: Act = "word"
     visibility: Visibility = "words"
-    text_fields: tuple[str, ...] = _ANYWHERE
+    text_fields: tuple[str, ...] = _COMMON_TEXT_FIELDS
     """Where its words stand: in the first of these that has any."""
     more_text_fields: tuple[str, ...] = ()
     """What else it says in words."""
@@ -108,7 +118,7 @@ class EnvelopeKind(NamedTuple):
     """Where words go that somebody types for it."""
     link: Literal["answer", "call"] | None = None
     """What it is to a context that it comes out of."""
-    settles: Literal["fulfilled", "rejected", "withdrawn"] | None = None
+    proposal_status: Literal["fulfilled", "rejected", "withdrawn"] | None = None
     """What becomes of a proposal that it names."""
     changes_rights: bool = False
     label: Label = Label()
@@ -189,7 +199,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             visibility="always",
             unsearched_fields=_JSON_RPC,
             link="call",
-            settles="fulfilled",
+            proposal_status="fulfilled",
             label=Label("→", "", "call"),
         ),
         EnvelopeKind(
@@ -213,7 +223,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             p.Reason,
             visibility="always",
             unsearched_fields=_JSON_RPC,
-            settles="withdrawn",
+            proposal_status="withdrawn",
             label=Label("✗", "red", "reason", "withdraws it"),
         ),
         EnvelopeKind(
@@ -221,7 +231,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
             p.Reason,
             visibility="always",
             unsearched_fields=_JSON_RPC,
-            settles="rejected",
+            proposal_status="rejected",
             label=Label("✗", "red", "reason", "rejects it"),
         ),
         EnvelopeKind(GRANT, p.Grant, visibility="always", changes_rights=True),
@@ -266,15 +276,15 @@ _FAMILIES: Mapping[str, EnvelopeKind] = {
         EnvelopeKind("system", visibility="always"),
     )
 }
-_OTHER = EnvelopeKind("")
+_DEFAULT_KIND = EnvelopeKind("")
 
-STEPS = frozenset(row.name for row in KINDS.values() if row.act == "step")
+STEP_KINDS = frozenset(row.name for row in KINDS.values() if row.act == "step")
 """What `reasoning/step` means in a capability: thinking on, neither beginning nor ending."""
 
 
 def kind_of(name: str) -> EnvelopeKind:
     """The row of this kind; of one that has none, its family's."""
-    return KINDS.get(name) or _FAMILIES.get(name.partition("/")[0], _OTHER)
+    return KINDS.get(name) or _FAMILIES.get(name.partition("/")[0], _DEFAULT_KIND)
 
 
 RESERVED = "system"
@@ -289,7 +299,7 @@ def is_reserved(kind: str) -> bool:
     return kind.replace(".", "/").replace(":", "/").partition("/")[0].lower() == RESERVED
 
 
-def normal(kind: str) -> str:
+def normalize_kind(kind: str) -> str:
     """The kind with slashes. Raises `EnvelopeError`."""
     slashed = kind.replace(".", "/")
     if len(kind) > MAX_LENGTH:
@@ -304,18 +314,18 @@ def normal(kind: str) -> str:
     return slashed
 
 
-def typed(kind: str, payload: Mapping[str, Any]) -> p.Payload:
+def decode_payload(kind: str, payload: Mapping[str, Any]) -> p.Payload:
     """What is known of the payload. Raises `EnvelopeError` where a known field is not what it must be."""
     try:
         return msgspec.convert(payload, kind_of(kind).payload)
     except msgspec.ValidationError as error:
-        raise _told(str(error), kind) from None
+        raise _payload_error(str(error), kind) from None
 
 
-def _told(text: str, kind: str) -> EnvelopeError:
+def _payload_error(text: str, kind: str) -> EnvelopeError:
     """What msgspec says is wrong, with its place in the envelope."""
-    (what, place), code = misfit(text), "invalid_payload"
-    steps = ["payload", place]
+    (what, field), code = describe_validation_error(text), "invalid_payload"
+    steps = ["payload", field]
     missing = _MISSING.fullmatch(what)
     if missing:
         steps.append(missing.group(1))
@@ -353,12 +363,12 @@ def searched_text(envelope: Envelope) -> str:
 
 def _strings(value: Any) -> Iterator[str]:
     """All that are in it, in order. Not by recursion: how deep it goes is its sender's choice."""
-    ahead = [value]
-    while ahead:
-        one = ahead.pop()
+    stack = [value]
+    while stack:
+        one = stack.pop()
         if isinstance(one, str):
             yield one
         elif isinstance(one, dict):
-            ahead += reversed(one.values())
+            stack += reversed(one.values())
         elif isinstance(one, list | tuple):
-            ahead += reversed(one)
+            stack += reversed(one)

@@ -41,16 +41,25 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ..errors import ErrorInfo, ErrorKind
-from ..text import meant
+from ..text import did_you_mean
 from . import context, kinds
 from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, is_id
-from .reasoning import Contexts, Ended, Names, Place, Reasoning, State, Status, Verdict
+from .reasoning import (
+    ContextPlace,
+    ContextTable,
+    EndedContext,
+    LifecycleState,
+    LifecycleVerdict,
+    NameSet,
+    ReasoningContext,
+    Status,
+)
 
 Mode: TypeAlias = Literal["strict", "flag", "off"]
 Standing: TypeAlias = Literal["unseen", "implicit", "open", "stopped", "closed"]
 Move: TypeAlias = Literal["open", "nest", "imply", "stay", "conclude", "cancel", "close", "wrong", "late"]
 
-TOLD = 8
+MAX_LISTED_NAMES = 8
 """How many names a sentence lists."""
 
 
@@ -61,29 +70,29 @@ class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The names of each template's steps, in order."""
     max_open: int = 64
     """Contexts that one participant may have open."""
-    idle: int | None = 30 * 60 * 1000
+    idle_ms: int | None = 30 * 60 * 1000
     """Milliseconds of silence after which a context is due to be abandoned. None: never."""
     max_implicit: int = 1_000
     max_ended: int = 10_000
     max_ids: int = 20_000
     """How many implicit contexts, ended contexts and ids are remembered, for the whole space."""
 
-    def step_of(self, template: str, named: Any, before: int) -> int:
+    def steps_taken(self, template: str, step: Any, already_taken: int) -> int:
         """How many of the template's steps are behind whoever says that it is at `named`."""
         steps = self.templates.get(template, ())
-        return max(before, steps.index(named) + 1) if isinstance(named, str) and named in steps else before
+        return max(already_taken, steps.index(step) + 1) if isinstance(step, str) and step in steps else already_taken
 
 
-class Case(NamedTuple):
+class LifecycleCase(NamedTuple):
     """An envelope, held against the state."""
 
     act: kinds.Act
     path: str | None
     """Where it stands. None: in the main conversation."""
     standing: Standing
-    found: Reasoning | None
+    nearest: ReasoningContext | None
     """That path's context, or the nearest above it."""
-    started: Reasoning | None
+    nearest_started: ReasoningContext | None
     """The nearest that somebody started: whose reasoning it is."""
     move: Move
     opens: str | None
@@ -106,74 +115,79 @@ MAX_TRIGGERS = 16
 class Lifecycle:
     """The contexts of one space. `state` can be kept and handed in again."""
 
-    def __init__(self, settings: LifecycleSettings | None = None, state: State | None = None) -> None:
-        self.settings = mine = settings or LifecycleSettings()
-        self.state = state if state is not None else State()
-        self.contexts = Contexts(
-            self.state, max_implicit=mine.max_implicit, max_ended=mine.max_ended, max_ids=mine.max_ids
+    def __init__(self, settings: LifecycleSettings | None = None, state: LifecycleState | None = None) -> None:
+        self.settings = chosen = settings or LifecycleSettings()
+        self.state = state if state is not None else LifecycleState()
+        self.contexts = ContextTable(
+            self.state, max_implicit=chosen.max_implicit, max_ended=chosen.max_ended, max_ids=chosen.max_ids
         )
 
     def feed(
-        self, envelope: Envelope, *, at: int | None = None, known: Container[str] = (), closed: Container[str] = ()
-    ) -> Verdict:
+        self,
+        envelope: Envelope,
+        *,
+        at: int | None = None,
+        known_ids: Container[str] = (),
+        ended_paths: Container[str] = (),
+    ) -> LifecycleVerdict:
         """What becomes of the next envelope.
 
         `at`: when the gateway took it, in milliseconds (else its own time, which is its sender's).
         `known`, `closed`: which of the names that `unknown` gave are ids of older envelopes, and contexts that ended.
         """
         try:
-            case = self._case(envelope)
+            case = self._classify(envelope)
         except EnvelopeError as failure:
-            return Verdict(error=failure.info)
-        if (error := forbidden(envelope, case, self.settings, self.contexts)) is not None:
-            return Verdict(error=error)
+            return LifecycleVerdict(error=failure.info)
+        if (error := forbidden_error(envelope, case, self.settings, self.contexts)) is not None:
+            return LifecycleVerdict(error=error)
         flags: list[Flag] = []
         if self.settings.mode != "off":
-            judged = case
+            checked = case
             if (
                 case.path
-                and case.found is None
-                and any(path in closed for path in (case.path, context.root(case.path)))
+                and case.nearest is None
+                and any(path in ended_paths for path in (case.path, context.root(case.path)))
             ):
-                judged = case._replace(standing="closed", move=MOVES["closed"][case.act])
-            if (error := wrong(envelope, judged, self.settings, self.contexts, known)) is not None:
+                checked = case._replace(standing="closed", move=MOVES["closed"][case.act])
+            if (error := rule_error(envelope, checked, self.settings, self.contexts, known_ids)) is not None:
                 if self.settings.mode == "strict":
-                    return Verdict(error=error)
+                    return LifecycleVerdict(error=error)
                 flags.append(Flag(error.code or "lifecycle", error.message))
-            flags += remarks(envelope, judged, self.settings, self.contexts, known)
+            flags += collect_flags(envelope, checked, self.settings, self.contexts, known_ids)
         return self._apply(envelope, case, envelope.ts if at is None else at, tuple(flags))
 
-    def replay(self, envelope: Envelope, *, at: int | None = None) -> Verdict:
+    def replay(self, envelope: Envelope, *, at: int | None = None) -> LifecycleVerdict:
         """What an envelope that was accepted did: nothing is refused or flagged."""
         try:
-            case = self._case(envelope)
+            case = self._classify(envelope)
         except EnvelopeError:
-            return Verdict()
+            return LifecycleVerdict()
         return self._apply(envelope, case, envelope.ts if at is None else at, ())
 
-    def unknown(self, envelope: Envelope) -> Names:
+    def unknown_names(self, envelope: Envelope) -> NameSet:
         """The names that only the history can tell about, for `feed`'s `known` and `closed`."""
-        ids = {name for name in references(envelope) if not self.contexts.knows(name)}
+        ids = {name for name in referenced_ids(envelope) if not self.contexts.knows(name)}
         if envelope.kind == kinds.START and not self.contexts.knows(envelope.id):
             ids.add(envelope.id)
         paths: set[str] = set()
         if envelope.context is not None:
             path = self.contexts.resolve(envelope.context)
-            if self.contexts.get(path) is None and next(self.contexts.above(path), None) is None:
+            if self.contexts.get(path) is None and next(self.contexts.enclosing(path), None) is None:
                 paths = {path, context.root(path)}
-        return Names(frozenset(ids), frozenset(paths))
+        return NameSet(frozenset(ids), frozenset(paths))
 
-    def due(self, now: int) -> tuple[Reasoning, ...]:
+    def due(self, now: int) -> tuple[ReasoningContext, ...]:
         """Those that fell silent. What abandons them is a cancel in each, by the gateway, fed like any envelope.
 
         None has another of them around it: that one's end is its end too.
         """
-        idle = self.settings.idle
-        if idle is None:
+        idle_ms = self.settings.idle_ms
+        if idle_ms is None:
             return ()
-        return _outermost(found for found in self.state.open.values() if now - found.active >= idle)
+        return _outermost(record for record in self.state.open.values() if now - record.active >= idle_ms)
 
-    def left(self, participant: str) -> tuple[Reasoning, ...]:
+    def left_open_by(self, participant: str) -> tuple[ReasoningContext, ...]:
         """Those that a participant who is gone left open: to be abandoned like those that are due."""
         return _outermost(self.state.open[path] for path in self.contexts.open_of(participant))
 
@@ -183,59 +197,63 @@ class Lifecycle:
 
     # What an envelope means.
 
-    def _case(self, envelope: Envelope) -> Case:
+    def _classify(self, envelope: Envelope) -> LifecycleCase:
         act = kinds.kind_of(envelope.kind).act
         if act == "step" and envelope.sender == GATEWAY:
             act = "word"
         if envelope.context is None:
             if act != "start":
                 stays = act == "word" or envelope.context_operation is not None
-                return Case(act, None, "unseen", None, None, "stay" if stays else "wrong", None)
+                return LifecycleCase(act, None, "unseen", None, None, "stay" if stays else "wrong", None)
             opens = context.child(None, envelope.id, "id") if context.is_segment(envelope.id) else None
-            return Case(act, None, "unseen", None, None, "open" if opens else "wrong", opens)
+            return LifecycleCase(act, None, "unseen", None, None, "open" if opens else "wrong", opens)
         path = self.contexts.resolve(envelope.context)
-        found = self.contexts.get(path)
-        if found is None:
+        nearest = self.contexts.get(path)
+        if nearest is None:
             context.parse(path)
-        standing, found = self._standing(path, found)
-        started = next((one for one in (found, *self.contexts.above(path)) if one and not one.implicit), None)
+        standing, nearest = self._standing(path, nearest)
+        started = next((one for one in (nearest, *self.contexts.enclosing(path)) if one and not one.implicit), None)
         opens = None
         if act == "start":
             opens = path if standing in ("unseen", "implicit") else context.child(path, envelope.id)
-        return Case(act, path, standing, found, started, MOVES[standing][act], opens)
+        return LifecycleCase(act, path, standing, nearest, started, MOVES[standing][act], opens)
 
-    def _standing(self, path: str, own: Reasoning | None) -> tuple[Standing, Reasoning | None]:
-        if own is not None:
-            if own.status != "open":
-                return ("stopped" if own.awaits_conclusion else "closed"), own
-            return ("implicit" if own.implicit else "open"), own
-        above = next(self.contexts.above(path), None)
-        return ("closed" if above is not None and above.status != "open" else "unseen"), above
+    def _standing(self, path: str, record: ReasoningContext | None) -> tuple[Standing, ReasoningContext | None]:
+        if record is not None:
+            if record.status != "open":
+                return ("stopped" if record.awaits_conclusion else "closed"), record
+            return ("implicit" if record.implicit else "open"), record
+        enclosing = next(self.contexts.enclosing(path), None)
+        return ("closed" if enclosing is not None and enclosing.status != "open" else "unseen"), enclosing
 
     # What it does.
 
-    def _apply(self, envelope: Envelope, case: Case, at: int, flags: tuple[Flag, ...]) -> Verdict:
-        ended: tuple[Ended, ...] = ()
+    def _apply(self, envelope: Envelope, case: LifecycleCase, at: int, flags: tuple[Flag, ...]) -> LifecycleVerdict:
+        ended: tuple[EndedContext, ...] = ()
         links = self._link(envelope, case)
-        owned = case.started or case.found
-        place = Place(case.path, "step", owned.owner if owned else envelope.sender) if case.path else Place()
+        owned = case.nearest_started or case.nearest
+        place = (
+            ContextPlace(case.path, "step", owned.owner if owned else envelope.sender) if case.path else ContextPlace()
+        )
         if case.opens is not None:
             self._open(envelope, case.opens, at)
-            place = Place(case.opens, "opens", envelope.sender)
+            place = ContextPlace(case.opens, "opens", envelope.sender)
         elif case.move == "imply" and case.path is not None:
-            self.contexts.add(Reasoning(path=case.path, owner=envelope.sender, opened=at, active=at))
-            place = Place(case.path, "opens", place.owner)
-        elif case.move in ("conclude", "cancel") and case.found is not None:
-            ended = self._end(envelope, case.found, case.move)
-            place = Place(case.path, "ends", place.owner)
-        elif case.move == "close" and case.found is not None:
-            case.found.awaits_conclusion = False
-        elif case.found is not None and case.found.template is not None:
-            case.found.step = self.settings.step_of(case.found.template, envelope.payload.get("step"), case.found.step)
+            self.contexts.add(ReasoningContext(path=case.path, owner=envelope.sender, opened=at, active=at))
+            place = ContextPlace(case.path, "opens", place.owner)
+        elif case.move in ("conclude", "cancel") and case.nearest is not None:
+            ended = self._end(envelope, case.nearest, case.move)
+            place = ContextPlace(case.path, "ends", place.owner)
+        elif case.move == "close" and case.nearest is not None:
+            case.nearest.awaits_conclusion = False
+        elif case.nearest is not None and case.nearest.template is not None:
+            case.nearest.step = self.settings.steps_taken(
+                case.nearest.template, envelope.payload.get("step"), case.nearest.step
+            )
         if case.path is not None:
             self.contexts.touch(case.path, at)
         self.contexts.remember(envelope)
-        return Verdict(place=place, flags=flags, ended=ended, links=links)
+        return LifecycleVerdict(place=place, flags=flags, ended=ended, links=links)
 
     def _open(self, envelope: Envelope, path: str, at: int) -> None:
         named, template = envelope.payload.get("triggered_by"), envelope.payload.get("template")
@@ -243,7 +261,7 @@ class Lifecycle:
         if not triggers and isinstance(named, str) and is_id(named):
             triggers = (named,)
         self.contexts.add(
-            Reasoning(
+            ReasoningContext(
                 path=path,
                 owner=envelope.sender,
                 start=envelope.id,
@@ -254,54 +272,56 @@ class Lifecycle:
             )
         )
 
-    def _end(self, envelope: Envelope, found: Reasoning, move: Move) -> tuple[Ended, ...]:
-        own: Status = "concluded"
+    def _end(self, envelope: Envelope, record: ReasoningContext, move: Move) -> tuple[EndedContext, ...]:
+        status: Status = "concluded"
         if envelope.sender == GATEWAY:
-            own = "abandoned"
+            status = "abandoned"
         elif move == "cancel" or envelope.payload.get("cancelled") is True:
-            own = "cancelled"
-        inner: Status = "cancelled" if own == "cancelled" else "abandoned"
-        ended = [Ended(found.path, own)]
-        for other in self.contexts.under(found.path):
-            self.contexts.end(other, inner, envelope.id, awaits_conclusion=True)
-            ended.append(Ended(other.path, inner))
-        self.contexts.end(found, own, envelope.id, awaits_conclusion=move == "cancel")
+            status = "cancelled"
+        inner_status: Status = "cancelled" if status == "cancelled" else "abandoned"
+        ended = [EndedContext(record.path, status)]
+        for other in self.contexts.open_inside(record.path):
+            self.contexts.end(other, inner_status, envelope.id, awaits_conclusion=True)
+            ended.append(EndedContext(other.path, inner_status))
+        self.contexts.end(record, status, envelope.id, awaits_conclusion=move == "cancel")
         return tuple(ended)
 
-    def _link(self, envelope: Envelope, case: Case) -> tuple[str, ...]:
+    def _link(self, envelope: Envelope, case: LifecycleCase) -> tuple[str, ...]:
         """Rule 8."""
         link = kinds.kind_of(envelope.kind).link
         if link is None:
             return ()
         links: list[str] = []
         for name in envelope.correlation_id:
-            for found in (self.contexts.named(name), self.contexts.triggered(envelope.sender, name)):
-                if found is None or found.owner != envelope.sender or found.path in links:
+            for record in (self.contexts.by_name(name), self.contexts.by_trigger(envelope.sender, name)):
+                if record is None or record.owner != envelope.sender or record.path in links:
                     continue
-                if context.is_within(case.path, found.path):
+                if context.is_within(case.path, record.path):
                     continue
-                links.append(found.path)
-                if link == "answer" and not found.answered_after_end:
-                    found.answer = envelope.id
-                    found.answered_after_end = found.status != "open"
+                links.append(record.path)
+                if link == "answer" and not record.answered_after_end:
+                    record.answer = envelope.id
+                    record.answered_after_end = record.status != "open"
                 break
         return tuple(links)
 
 
-def _outermost(several: Iterable[Reasoning]) -> tuple[Reasoning, ...]:
+def _outermost(records: Iterable[ReasoningContext]) -> tuple[ReasoningContext, ...]:
     """Without those that stand in another of them."""
-    chosen = {found.path: found for found in several}
+    chosen = {record.path: record for record in records}
     return tuple(
-        found for path, found in chosen.items() if not any(above in chosen for above in context.ancestors(path))
+        record for path, record in chosen.items() if not any(above in chosen for above in context.ancestors(path))
     )
 
 
 # --- what is wrong with an envelope; nothing here changes a context
 
 
-def forbidden(envelope: Envelope, case: Case, settings: LifecycleSettings, contexts: Contexts) -> ErrorInfo | None:
+def forbidden_error(
+    envelope: Envelope, case: LifecycleCase, settings: LifecycleSettings, contexts: ContextTable
+) -> ErrorInfo | None:
     """What no mode lets pass."""
-    started, sender = case.started, envelope.sender
+    started, sender = case.nearest_started, envelope.sender
     if settings.owner_only and started is not None and started.owner != sender and case.act not in ("word", "cancel"):
         return _refusal(
             "owner_only",
@@ -318,42 +338,52 @@ def forbidden(envelope: Envelope, case: Case, settings: LifecycleSettings, conte
     return None
 
 
-def wrong(
-    envelope: Envelope, case: Case, settings: LifecycleSettings, contexts: Contexts, known: Container[str]
+def rule_error(
+    envelope: Envelope,
+    case: LifecycleCase,
+    settings: LifecycleSettings,
+    contexts: ContextTable,
+    known_ids: Container[str],
 ) -> ErrorInfo | None:
     """What breaks the table of moves, or the rules of names and templates."""
     if case.move == "wrong":
-        return _misplaced(envelope, case)
+        return _misplaced_error(envelope, case)
     if case.opens is not None:
-        return _taken(envelope, case.opens, contexts, known) or _no_template(envelope, settings)
-    return _out_of_order(envelope, case, settings) if case.act == "step" else None
+        return _name_taken_error(envelope, case.opens, contexts, known_ids) or _unknown_template_error(
+            envelope, settings
+        )
+    return _step_order_error(envelope, case, settings) if case.act == "step" else None
 
 
-def remarks(
-    envelope: Envelope, case: Case, settings: LifecycleSettings, contexts: Contexts, known: Container[str]
+def collect_flags(
+    envelope: Envelope,
+    case: LifecycleCase,
+    settings: LifecycleSettings,
+    contexts: ContextTable,
+    known_ids: Container[str],
 ) -> list[Flag]:
     """What is no mistake, and worth seeing. Whoever may read the envelope is told: nothing of others stands in it."""
     flags: list[Flag] = []
-    if strangers := [name for name in references(envelope) if not (contexts.knows(name) or name in known)]:
-        flags.append(Flag("unknown_reference", f"nothing in this space is called {_listed(strangers)}"))
-    if case.move == "imply" and case.act == "step" and case.started is None:
+    if unknown := [name for name in referenced_ids(envelope) if not (contexts.knows(name) or name in known_ids)]:
+        flags.append(Flag("unknown_reference", f"nothing in this space is called {_listed(unknown)}"))
+    if case.move == "imply" and case.act == "step" and case.nearest_started is None:
         flags.append(Flag("not_started", f"no start opened context {case.path!r}: it is an implicit one"))
     if case.move == "late":
         flags.append(Flag("after_end", f"context {case.path!r} has ended"))
-    found = case.found
-    if case.move in ("conclude", "close") and found is not None and not found.implicit:
-        if found.owner != envelope.sender:
-            flags.append(Flag("not_owner", f"context {found.path!r} is concluded by another than its owner"))
-        if case.move == "conclude" and (left := len(contexts.under(found.path))):
+    record = case.nearest
+    if case.move in ("conclude", "close") and record is not None and not record.implicit:
+        if record.owner != envelope.sender:
+            flags.append(Flag("not_owner", f"context {record.path!r} is concluded by another than its owner"))
+        if case.move == "conclude" and (left := len(contexts.open_inside(record.path))):
             inside = "a context inside it is" if left == 1 else f"{left} contexts inside it are"
             flags.append(Flag("left_open", f"{inside} not concluded before it"))
-        steps = settings.templates.get(found.template or "", ())
-        if missing := steps[found.step :]:
-            flags.append(Flag("steps_missing", f"of the template {found.template!r}, not taken: {_listed(missing)}"))
+        steps = settings.templates.get(record.template or "", ())
+        if missing := steps[record.step :]:
+            flags.append(Flag("steps_missing", f"of the template {record.template!r}, not taken: {_listed(missing)}"))
     return flags
 
 
-def references(envelope: Envelope) -> tuple[str, ...]:
+def referenced_ids(envelope: Envelope) -> tuple[str, ...]:
     """The ids of this space that reasoning builds on or stands for (`references`, `metadata.compresses`)."""
     if envelope.family != "reasoning":
         return ()
@@ -365,7 +395,7 @@ def references(envelope: Envelope) -> tuple[str, ...]:
     return tuple(name for name in named if isinstance(name, str) and not name.startswith("space:"))
 
 
-def _misplaced(envelope: Envelope, case: Case) -> ErrorInfo:
+def _misplaced_error(envelope: Envelope, case: LifecycleCase) -> ErrorInfo:
     if case.path is None and case.act == "start":
         return _refusal(
             "invalid_context",
@@ -383,22 +413,24 @@ def _misplaced(envelope: Envelope, case: Case) -> ErrorInfo:
             f"nothing is open at {case.path!r}: a {envelope.kind} ends what a {kinds.START} opened",
             kind="not_found",
         )
-    found = case.found
-    what = f"{found.path!r} was {found.status}" if found is not None else f"{case.path!r} has ended"
+    record = case.nearest
+    what = f"{record.path!r} was {record.status}" if record is not None else f"{case.path!r} has ended"
     but = ", and one conclusion may still say how" if case.standing == "stopped" else ""
     return _refusal("context_ended", f"context {what}{but}: a new {kinds.START} outside of it opens another")
 
 
-def _taken(envelope: Envelope, opens: str, contexts: Contexts, known: Container[str]) -> ErrorInfo | None:
+def _name_taken_error(
+    envelope: Envelope, opens: str, contexts: ContextTable, known_ids: Container[str]
+) -> ErrorInfo | None:
     for name in (opens, envelope.id):
-        if contexts.named(name) is not None:
+        if contexts.by_name(name) is not None:
             return _refusal(
                 "id_conflict",
                 f"{name!r} already means another context: "
                 "a start needs an id and a label that nobody used in this space",
                 param="id" if name == envelope.id else "context",
             )
-    if envelope.id in contexts.state.recent or envelope.id in known:
+    if envelope.id in contexts.state.recent or envelope.id in known_ids:
         return _refusal(
             "id_conflict",
             f"id {envelope.id!r} is another message's, and a start's id is a name: use one that is new in this space",
@@ -407,34 +439,34 @@ def _taken(envelope: Envelope, opens: str, contexts: Contexts, known: Container[
     return None
 
 
-def _no_template(envelope: Envelope, settings: LifecycleSettings) -> ErrorInfo | None:
+def _unknown_template_error(envelope: Envelope, settings: LifecycleSettings) -> ErrorInfo | None:
     name = envelope.payload.get("template")
     if not isinstance(name, str) or name in settings.templates:
         return None
     return _refusal(
         "unknown_template",
-        f"this space has no template {name!r}; {meant(name, settings.templates)}",
+        f"this space has no template {name!r}; {did_you_mean(name, settings.templates)}",
         param="payload.template",
     )
 
 
-def _out_of_order(envelope: Envelope, case: Case, settings: LifecycleSettings) -> ErrorInfo | None:
-    found, named = case.found, envelope.payload.get("step")
-    steps = settings.templates.get(found.template or "", ()) if found is not None else ()
-    if found is None or not steps or not isinstance(named, str):
+def _step_order_error(envelope: Envelope, case: LifecycleCase, settings: LifecycleSettings) -> ErrorInfo | None:
+    record, named = case.nearest, envelope.payload.get("step")
+    steps = settings.templates.get(record.template or "", ()) if record is not None else ()
+    if record is None or not steps or not isinstance(named, str):
         return None
     if named not in steps:
         return _refusal(
             "unknown_step",
-            f"{named!r} is no step of the template {found.template!r}, whose steps are {', '.join(steps)}",
+            f"{named!r} is no step of the template {record.template!r}, whose steps are {', '.join(steps)}",
             param="payload.step",
         )
     # The last step may be taken again: a step may be more than one thought.
-    if steps.index(named) + 1 not in (found.step, found.step + 1):
-        due = " or ".join(repr(step) for step in steps[max(found.step - 1, 0) : found.step + 1])
+    if steps.index(named) + 1 not in (record.step, record.step + 1):
+        due = " or ".join(repr(step) for step in steps[max(record.step - 1, 0) : record.step + 1])
         return _refusal(
             "step_out_of_order",
-            f"{named!r} is not the next step of the template {found.template!r}: {due} is",
+            f"{named!r} is not the next step of the template {record.template!r}: {due} is",
             param="payload.step",
         )
     return None
@@ -445,5 +477,5 @@ def _refusal(code: str, message: str, *, kind: ErrorKind = "invalid_request", pa
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:
-    more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
-    return ", ".join(repr(name) for name in names[:TOLD]) + more
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(repr(name) for name in names[:MAX_LISTED_NAMES]) + more

@@ -9,14 +9,14 @@ from typing import Any
 
 from .envelope import Envelope
 
-LIST, CALL = "tools/list", "tools/call"
+LIST_TOOLS, CALL_TOOL = "tools/list", "tools/call"
 """The two methods that are looked into."""
 
 CANCELLED = "notifications/cancelled"
 """Nobody waits any more for the answer to the request that it correlates to."""
 
 
-def calling(tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def call_params(tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The `params` of a call."""
     return {"name": tool, "arguments": dict(arguments or {})}
 
@@ -24,19 +24,19 @@ def calling(tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, 
 def tool_of(envelope: Envelope) -> str | None:
     """The tool that it calls, or proposes to call."""
     params = envelope.payload.get("params")
-    if envelope.payload.get("method") != CALL or not isinstance(params, dict):
+    if envelope.payload.get("method") != CALL_TOOL or not isinstance(params, dict):
         return None
     name = params.get("name")
     return name if isinstance(name, str) else None
 
 
-def given_to(envelope: Envelope) -> Any:
+def request_arguments(envelope: Envelope) -> Any:
     """What it asks with: a tool's arguments, or the `params` of another method."""
     params = envelope.payload.get("params")
     return params.get("arguments") if isinstance(params, dict) and tool_of(envelope) is not None else params
 
 
-def text_in(result: Any) -> str | None:
+def result_text(result: Any) -> str | None:
     """What a tool's result says, if it is text and nothing else."""
     content = result.get("content") if isinstance(result, dict) else None
     if not isinstance(content, list) or not content:

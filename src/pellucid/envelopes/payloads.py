@@ -1,7 +1,7 @@
 """What the payloads of the known kinds hold, by name and type.
 
 A field that is not named here is nobody's mistake: it is kept, and not looked at. A field that is named and absent, or
-null, is None. Where people and models write now a string and now a list of them, both are read (`Words`).
+null, is None. Where people and models write now a string and now a list of them, both are read (`TextOrTexts`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-Share: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Probability: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
 """A share of certainty: from 0 to 1."""
 
-Words: TypeAlias = str | tuple[str, ...]
-Capability: TypeAlias = str | dict[str, Any]
+TextOrTexts: TypeAlias = str | tuple[str, ...]
+WrittenCapability: TypeAlias = str | dict[str, Any]
 """A pattern of kinds, or an object with `kind` and `payload`."""
 
 
@@ -25,8 +25,8 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_default
 class Uncertainty(msgspec.Struct, frozen=True):
     """How sure, as a range."""
 
-    low: Share
-    high: Share
+    low: Probability
+    high: Probability
     source: str | None = None
     """What says so: `model`, `tests`, …"""
 
@@ -39,7 +39,7 @@ class Metadata(Payload, frozen=True):
     approach: str | None = None
     estimated_duration: str | float | None = None
     """As its sender says it: `30s`."""
-    confidence: Share | None = None
+    confidence: Probability | None = None
     uncertainty: Uncertainty | None = None
     compresses: tuple[str, ...] | None = None
     """The ids of the thoughts that this one stands for."""
@@ -50,7 +50,7 @@ class Step(Payload, frozen=True):
 
     message: str | None = None
     content: str | None = None
-    confidence: Share | None = None
+    confidence: Probability | None = None
     uncertainty: Uncertainty | None = None
     metadata: Metadata | None = None
     step: str | None = None
@@ -61,7 +61,7 @@ class Start(Step, frozen=True):
     goal: str | None = None
     triggered_by: str | None = None
     approach: str | None = None
-    references: Words | None = None
+    references: TextOrTexts | None = None
     """Ids of other messages, or `space:NAME/ID`."""
     template: str | None = None
 
@@ -71,12 +71,12 @@ class Thought(Step, frozen=True):
 
 
 class Question(Step, frozen=True):
-    questions: Words | None = None
+    questions: TextOrTexts | None = None
 
 
 class Observation(Step, frozen=True):
     severity: str | None = None
-    components: Words | None = None
+    components: TextOrTexts | None = None
     details: Any = None
 
 
@@ -87,7 +87,7 @@ class Hypothesis(Step, frozen=True):
 
 class Conclusion(Step, frozen=True):
     decision: str | None = None
-    key_factors: Words | None = None
+    key_factors: TextOrTexts | None = None
     recommendation: str | None = None
     cancelled: bool | None = None
     reason: str | None = None
@@ -130,7 +130,7 @@ class Grant(Payload, frozen=True):
     """The envelope's id is the id of the grant."""
 
     recipient: str
-    capabilities: tuple[Capability, ...]
+    capabilities: tuple[WrittenCapability, ...]
     reason: str | None = None
 
 
@@ -139,13 +139,13 @@ class Revoke(Payload, frozen=True):
 
     recipient: str | None = None
     grant_id: str | None = None
-    capabilities: tuple[Capability, ...] | None = None
+    capabilities: tuple[WrittenCapability, ...] | None = None
     reason: str | None = None
 
 
 class Invite(Payload, frozen=True):
     participant_id: str
-    initial_capabilities: tuple[Capability, ...] | None = None
+    initial_capabilities: tuple[WrittenCapability, ...] | None = None
     email: str | None = None
     reason: str | None = None
 
@@ -166,7 +166,7 @@ class Present(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody in the space, and what they may."""
 
     id: str
-    capabilities: tuple[Capability, ...] = ()
+    capabilities: tuple[WrittenCapability, ...] = ()
 
 
 class Welcome(Payload, frozen=True):
@@ -187,4 +187,4 @@ class Failure(Payload, frozen=True):
     error: str
     message: str | None = None
     attempted_kind: str | None = None
-    your_capabilities: tuple[Capability, ...] | None = None
+    your_capabilities: tuple[WrittenCapability, ...] | None = None

@@ -82,8 +82,8 @@ class Proposals:
             return ProposalVerdict(error=error)
         flags = tuple(
             Flag("differs", f"it asks for something else than what {one.id!r} proposed")
-            for one in self._meant(envelope)
-            if envelope.kind == kinds.REQUEST and (one.method, one.tool) != _asked(envelope)
+            for one in self._named_proposals(envelope)
+            if envelope.kind == kinds.REQUEST and (one.method, one.tool) != _method_and_tool(envelope)
         )
         return ProposalVerdict(flags=flags, changed=self.replay(envelope))
 
@@ -93,34 +93,34 @@ class Proposals:
             return self._propose(envelope)
         if envelope.kind == kinds.RESPONSE:
             return self._respond(envelope)
-        status = kinds.kind_of(envelope.kind).settles
+        status = kinds.kind_of(envelope.kind).proposal_status
         if status is None:
             return ()
-        meant = [one for one in self._meant(envelope) if one.status == "open"]
-        for one in meant:
+        proposals = [one for one in self._named_proposals(envelope) if one.status == "open"]
+        for one in proposals:
             one.status, one.by, one.settled_by = status, envelope.sender, envelope.id
             if status == "fulfilled":
                 self._fulfilled_by.setdefault(envelope.id, set()).add(one.id)
-        return tuple(one.id for one in meant)
+        return tuple(one.id for one in proposals)
 
     def open(self) -> tuple[Proposal, ...]:
         """Those that nobody settled, the oldest first."""
         return tuple(one for one in self.state.values() if one.status == "open")
 
-    def _meant(self, envelope: Envelope) -> list[Proposal]:
+    def _named_proposals(self, envelope: Envelope) -> list[Proposal]:
         return [one for name in envelope.correlation_id if (one := self.state.get(name)) is not None]
 
     def refusal(self, envelope: Envelope) -> ErrorInfo | None:
         """Why `feed` would refuse it. It changes nothing."""
         if envelope.kind == kinds.PROPOSAL:
-            before = self.state.get(envelope.id)
-            if before is None or before.status != "open" or before.proposer == envelope.sender:
+            earlier = self.state.get(envelope.id)
+            if earlier is None or earlier.status != "open" or earlier.proposer == envelope.sender:
                 return None
-            return _refusal("id_conflict", f"id {envelope.id!r} is an open proposal of {before.proposer!r}", "id")
-        if kinds.kind_of(envelope.kind).settles is None:
+            return _refusal("id_conflict", f"id {envelope.id!r} is an open proposal of {earlier.proposer!r}", "id")
+        if kinds.kind_of(envelope.kind).proposal_status is None:
             return None
-        meant = self._meant(envelope)
-        if not meant and envelope.kind != kinds.REQUEST:
+        proposals = self._named_proposals(envelope)
+        if not proposals and envelope.kind != kinds.REQUEST:
             return _refusal(
                 "proposal_unknown",
                 f"a {envelope.kind} names an open proposal in `correlation_id`, and there is none "
@@ -131,7 +131,7 @@ class Proposals:
                 ),
                 kind="not_found",
             )
-        for one in meant:
+        for one in proposals:
             if one.status != "open":
                 return _refusal(
                     "proposal_settled",
@@ -158,7 +158,7 @@ class Proposals:
         return None
 
     def _propose(self, envelope: Envelope) -> tuple[str, ...]:
-        method, tool = _asked(envelope)
+        method, tool = _method_and_tool(envelope)
         self._forget(envelope.id)
         self.state[envelope.id] = Proposal(
             id=envelope.id,
@@ -186,13 +186,13 @@ class Proposals:
         old = self.state.pop(name, None)
         if old is None or old.settled_by is None:
             return
-        of = self._fulfilled_by.get(old.settled_by, set())
-        of.discard(name)
-        if not of:
+        ids = self._fulfilled_by.get(old.settled_by, set())
+        ids.discard(name)
+        if not ids:
             self._fulfilled_by.pop(old.settled_by, None)
 
 
-def _asked(envelope: Envelope) -> tuple[str | None, str | None]:
+def _method_and_tool(envelope: Envelope) -> tuple[str | None, str | None]:
     method = envelope.payload.get("method")
     tool = tool_of(envelope)
     return (method[:MAX_NAME] if isinstance(method, str) else None), (tool[:MAX_NAME] if tool else None)

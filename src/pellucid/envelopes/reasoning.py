@@ -1,7 +1,7 @@
-"""What is remembered of the contexts of a space: one `Reasoning` each, and the names under which it is found; and what
+"""What is remembered of the contexts of a space: one `ReasoningContext` each, and the names under which it is found; and what
 a `Lifecycle` says of an envelope by it (`Verdict`).
 
-`State` is plain data: it compares, and goes through JSON and back unchanged. What can be worked out from it (names,
+`LifecycleState` is plain data: it compares, and goes through JSON and back unchanged. What can be worked out from it (names,
 triggers) is kept beside it in `Contexts`. The rules of what may happen to a context are `lifecycle`'s.
 
 Nothing grows without bound: of contexts that ended, of those that nobody started, and of ids, the oldest are forgotten.
@@ -21,7 +21,7 @@ from .envelope import Envelope, Flag
 Status: TypeAlias = Literal["open", "concluded", "cancelled", "abandoned"]
 
 
-class Reasoning(msgspec.Struct, kw_only=True, omit_defaults=True):
+class ReasoningContext(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One context of reasoning."""
 
     path: str
@@ -51,20 +51,20 @@ class Reasoning(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.start is None
 
 
-class State(msgspec.Struct, kw_only=True, omit_defaults=True):
+class LifecycleState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """All that a `Lifecycle` knows. The order of each table is the order of time, the oldest first."""
 
-    open: dict[str, Reasoning] = {}
-    implicit: dict[str, Reasoning] = {}
-    ended: dict[str, Reasoning] = {}
+    open: dict[str, ReasoningContext] = {}
+    implicit: dict[str, ReasoningContext] = {}
+    ended: dict[str, ReasoningContext] = {}
     recent: dict[str, int] = {}
     """The ids of what was accepted last, with their sequence numbers."""
 
 
-class Contexts:
-    """The tables of a `State`, and what is found through them."""
+class ContextTable:
+    """The tables of a `LifecycleState`, and what is found through them."""
 
-    def __init__(self, state: State, *, max_implicit: int, max_ended: int, max_ids: int) -> None:
+    def __init__(self, state: LifecycleState, *, max_implicit: int, max_ended: int, max_ids: int) -> None:
         self.state = state
         self.max_implicit = max_implicit
         self.max_ended = max_ended
@@ -73,26 +73,26 @@ class Contexts:
         self._triggers: dict[tuple[str, str], str] = {}
         self._open_of: dict[str, set[str]] = {}
         known = (*state.ended.values(), *state.open.values())
-        for found in sorted(known, key=lambda one: (one.opened, context.depth(one.path))):
-            self._index(found)
+        for record in sorted(known, key=lambda one: (one.opened, context.depth(one.path))):
+            self._index(record)
 
-    def get(self, path: str) -> Reasoning | None:
+    def get(self, path: str) -> ReasoningContext | None:
         state = self.state
         return state.open.get(path) or state.implicit.get(path) or state.ended.get(path)
 
-    def named(self, name: str) -> Reasoning | None:
+    def by_name(self, name: str) -> ReasoningContext | None:
         """The one with that path, label, or id of a start. Not an implicit one: it has only its path."""
         path = self._names.get(name, name)
         return self.state.open.get(path) or self.state.ended.get(path)
 
-    def triggered(self, owner: str, trigger: str) -> Reasoning | None:
+    def by_trigger(self, owner: str, trigger: str) -> ReasoningContext | None:
         path = self._triggers.get((owner, trigger))
         return None if path is None else self.get(path)
 
     def open_of(self, participant: str) -> tuple[str, ...]:
         """The paths of the contexts that it has open, the oldest first."""
-        mine = self._open_of.get(participant, ())
-        return tuple(path for path in self.state.open if path in mine) if mine else ()
+        own_paths = self._open_of.get(participant, ())
+        return tuple(path for path in self.state.open if path in own_paths) if own_paths else ()
 
     def count_open_of(self, participant: str) -> int:
         return len(self._open_of.get(participant, ()))
@@ -112,20 +112,20 @@ class Contexts:
                 break
         return written
 
-    def above(self, path: str) -> Iterator[Reasoning]:
+    def enclosing(self, path: str) -> Iterator[ReasoningContext]:
         """Those that it stands in, the nearest first."""
         for ancestor in context.ancestors(path):
-            if (found := self.get(ancestor)) is not None:
-                yield found
+            if (record := self.get(ancestor)) is not None:
+                yield record
 
-    def under(self, path: str) -> list[Reasoning]:
+    def open_inside(self, path: str) -> list[ReasoningContext]:
         """The open ones inside it, without itself, the outermost first."""
         inside = path + "/"
-        return [found for key, found in self.state.open.items() if key.startswith(inside)]
+        return [record for key, record in self.state.open.items() if key.startswith(inside)]
 
     # What changes.
 
-    def add(self, new: Reasoning) -> None:
+    def add(self, new: ReasoningContext) -> None:
         self._drop(new.path)
         if new.implicit:
             self.state.implicit[new.path] = new
@@ -138,19 +138,19 @@ class Contexts:
     def touch(self, path: str, at: int) -> None:
         """Something happened in `path`."""
         for key in (path, *context.ancestors(path)):
-            if (found := self.state.open.get(key)) is not None:
-                found.active = max(found.active, at)
-            elif (found := self.state.implicit.pop(key, None)) is not None:
-                found.active = max(found.active, at)
-                self.state.implicit[key] = found
+            if (record := self.state.open.get(key)) is not None:
+                record.active = max(record.active, at)
+            elif (record := self.state.implicit.pop(key, None)) is not None:
+                record.active = max(record.active, at)
+                self.state.implicit[key] = record
 
-    def end(self, found: Reasoning, status: Status, by: str, *, awaits_conclusion: bool) -> None:
-        self.state.open.pop(found.path, None)
-        self.state.implicit.pop(found.path, None)
-        self._not_open(found)
-        found.status, found.ended_by, found.awaits_conclusion = status, by, awaits_conclusion
-        self.state.ended[found.path] = found
-        for key in [key for key in self.state.implicit if context.is_within(key, found.path)]:
+    def end(self, record: ReasoningContext, status: Status, by: str, *, awaits_conclusion: bool) -> None:
+        self.state.open.pop(record.path, None)
+        self.state.implicit.pop(record.path, None)
+        self._remove_open(record)
+        record.status, record.ended_by, record.awaits_conclusion = status, by, awaits_conclusion
+        self.state.ended[record.path] = record
+        for key in [key for key in self.state.implicit if context.is_within(key, record.path)]:
             del self.state.implicit[key]
         if len(self.state.ended) > self.max_ended:
             self._drop(next(iter(self.state.ended)))
@@ -162,42 +162,42 @@ class Contexts:
         if len(recent) > self.max_ids:
             del recent[next(iter(recent))]
 
-    def _index(self, found: Reasoning) -> None:
-        for name in _names_of(found):
-            self._names[name] = found.path
-        for trigger in found.triggers:
-            first = self.triggered(found.owner, trigger)
+    def _index(self, record: ReasoningContext) -> None:
+        for name in _names_of(record):
+            self._names[name] = record.path
+        for trigger in record.triggers:
+            first = self.by_trigger(record.owner, trigger)
             # A reasoning inside the one that was triggered is part of it.
-            if first is None or not context.is_within(found.path, first.path):
-                self._triggers[found.owner, trigger] = found.path
-        if found.status == "open" and not found.implicit:
-            self._open_of.setdefault(found.owner, set()).add(found.path)
+            if first is None or not context.is_within(record.path, first.path):
+                self._triggers[record.owner, trigger] = record.path
+        if record.status == "open" and not record.implicit:
+            self._open_of.setdefault(record.owner, set()).add(record.path)
 
     def _drop(self, path: str) -> None:
         state = self.state
-        found = state.open.pop(path, None) or state.implicit.pop(path, None) or state.ended.pop(path, None)
-        if found is None:
+        record = state.open.pop(path, None) or state.implicit.pop(path, None) or state.ended.pop(path, None)
+        if record is None:
             return
-        for name in _names_of(found):
+        for name in _names_of(record):
             if self._names.get(name) == path:
                 del self._names[name]
-        for trigger in found.triggers:
-            if self._triggers.get((found.owner, trigger)) == path:
-                del self._triggers[found.owner, trigger]
-        self._not_open(found)
+        for trigger in record.triggers:
+            if self._triggers.get((record.owner, trigger)) == path:
+                del self._triggers[record.owner, trigger]
+        self._remove_open(record)
 
-    def _not_open(self, found: Reasoning) -> None:
-        if mine := self._open_of.get(found.owner):
-            mine.discard(found.path)
-            if not mine:
-                del self._open_of[found.owner]
+    def _remove_open(self, record: ReasoningContext) -> None:
+        if own_paths := self._open_of.get(record.owner):
+            own_paths.discard(record.path)
+            if not own_paths:
+                del self._open_of[record.owner]
 
 
-def _names_of(found: Reasoning) -> tuple[str, ...]:
+def _names_of(record: ReasoningContext) -> tuple[str, ...]:
     """What else than its path means it: its start's id, alone and after a label (`reason-123/msg-7`)."""
-    if found.start is None or context.leaf(found.path) == found.start:
-        return () if found.start in (None, found.path) else (found.start,)
-    return (found.start, f"{found.path}/{found.start}")
+    if record.start is None or context.leaf(record.path) == record.start:
+        return () if record.start in (None, record.path) else (record.start,)
+    return (record.start, f"{record.path}/{record.start}")
 
 
 # --- what is said of an envelope
@@ -206,7 +206,7 @@ def _names_of(found: Reasoning) -> tuple[str, ...]:
 Role: TypeAlias = Literal["main", "opens", "step", "ends"]
 
 
-class Place(msgspec.Struct, frozen=True, omit_defaults=True):
+class ContextPlace(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where an envelope belongs, and what it is there. Views are made of it: it is kept beside the envelope."""
 
     path: str | None = None
@@ -216,20 +216,20 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whose reasoning it is."""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class EndedContext(msgspec.Struct, frozen=True):
     path: str
     status: Status
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LifecycleVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What becomes of an envelope, and of the contexts by it: where it belongs, what it ended and answers, and what is
     wrong with it."""
 
-    place: Place = Place()
+    place: ContextPlace = ContextPlace()
     error: ErrorInfo | None = None
     """Why it was refused."""
     flags: tuple[Flag, ...] = ()
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EndedContext, ...] = ()
     """What it ended, the outermost first."""
     links: tuple[str, ...] = ()
     """The contexts that it comes out of: it is their answer, or something that they led to."""
@@ -239,7 +239,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.error is None
 
 
-class Names(msgspec.Struct, frozen=True):
+class NameSet(msgspec.Struct, frozen=True):
     """Names that are to be looked up: ids of envelopes, and paths of contexts."""
 
     ids: frozenset[str] = frozenset()

@@ -3,7 +3,7 @@
     Regex("^read_[a-z]+$").matches("read_file", steps)
 
 The syntax is RE2's: no back references, and no looking ahead or behind. What a search may cost is known before it
-begins, from the length of the text and the size of the expression; it is taken from `Steps`, which several questions
+begins, from the length of the text and the size of the expression; it is taken from `StepBudget`, which several questions
 share.
 """
 
@@ -17,30 +17,30 @@ MAX_SIZE = 1_000
 MAX_MEMORY = 4 << 20
 """Bytes that RE2 may use for one expression."""
 
-_CHARGE = 256
+_WORK_PER_STEP = 256
 """Instructions times characters for one step: RE2's slowest way takes a nanosecond for each of them."""
 
 
-class OutOfSteps(Exception):
+class StepBudgetExceeded(Exception):
     """The question is not answered, and will not be."""
 
 
-class Steps:
+class StepBudget:
     """A number of steps, for as many questions as share it."""
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self, limit: int) -> None:
-        self.left = limit
+        self.remaining = limit
 
     def spend(self, number: int = 1) -> None:
-        """Raises `OutOfSteps`."""
-        self.left -= number
-        if self.left < 0:
-            raise OutOfSteps
+        """Raises `StepBudgetExceeded`."""
+        self.remaining -= number
+        if self.remaining < 0:
+            raise StepBudgetExceeded
 
 
-class NotRegular(ValueError):
+class RegexError(ValueError):
     """Why an expression cannot be compiled."""
 
 
@@ -67,14 +67,14 @@ class Regex:
         try:
             self.compiled: Any = re2.compile(source, options)
         except UnicodeEncodeError:
-            raise NotRegular("it holds half of a surrogate pair") from None
+            raise RegexError("it holds half of a surrogate pair") from None
         except re2.error as error:
             message = error.args[0] if error.args else ""
             detail = message.decode(errors="replace") if isinstance(message, bytes) else str(message)
-            raise NotRegular(f"RE2 refuses it: {detail}") from None
+            raise RegexError(f"RE2 refuses it: {detail}") from None
         self.size: int = self.compiled.programsize
         if self.size > max_size:
-            raise NotRegular(f"it is too large: {self.size} instructions, and may have {max_size}")
+            raise RegexError(f"it is too large: {self.size} instructions, and may have {max_size}")
         self.source = source
 
     def __eq__(self, other: object) -> bool:
@@ -83,10 +83,10 @@ class Regex:
     def __hash__(self) -> int:
         return hash(self.source)
 
-    def matches(self, text: str, steps: Steps) -> bool:
-        """Whether it is found in the text. Raises `OutOfSteps`, also for a text that is no Unicode."""
-        steps.spend(1 + len(text) * self.size // _CHARGE)
+    def matches(self, text: str, steps: StepBudget) -> bool:
+        """Whether it is found in the text. Raises `StepBudgetExceeded`, also for a text that is no Unicode."""
+        steps.spend(1 + len(text) * self.size // _WORK_PER_STEP)
         try:
             return self.compiled.search(text) is not None
         except UnicodeEncodeError:
-            raise OutOfSteps from None
+            raise StepBudgetExceeded from None

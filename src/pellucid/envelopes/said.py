@@ -13,7 +13,7 @@ from .envelope import GATEWAY, Envelope, EnvelopeError
 from .kinds import ERROR, GAP, INVITE_ACK, PRESENCE, WELCOME
 from .payloads import Present
 
-_CODES = frozenset(
+_MEW_CODES = frozenset(
     {
         "capability_violation",
         "invalid_operation",
@@ -31,17 +31,23 @@ _CODES = frozenset(
 def welcome(id: str, ts: int, you: Present, others: Sequence[Present], **more: Any) -> Envelope:
     """To one who has come in. `more`: where the history stands, and what else it should know, beside MEW's fields."""
     payload = {
-        "you": _present(you),
-        "participants": [_present(other) for other in others],
+        "you": _encode_present(you),
+        "participants": [_encode_present(other) for other in others],
         "active_streams": [],
         **more,
     }
     return Envelope(id=id, ts=ts, sender=GATEWAY, to=(you.id,), kind=WELCOME, payload=payload)
 
 
-def presence(id: str, ts: int, event: Literal["join", "leave", "invited"], who: Present) -> Envelope:
+def presence(id: str, ts: int, event: Literal["join", "leave", "invited"], participant: Present) -> Envelope:
     """To all: somebody came, went, or may come."""
-    return Envelope(id=id, ts=ts, sender=GATEWAY, kind=PRESENCE, payload={"event": event, "participant": _present(who)})
+    return Envelope(
+        id=id,
+        ts=ts,
+        sender=GATEWAY,
+        kind=PRESENCE,
+        payload={"event": event, "participant": _encode_present(participant)},
+    )
 
 
 def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | None = None, **more: Any) -> Envelope:
@@ -50,16 +56,16 @@ def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | No
     `error` is MEW's code where it has one for this, and the kind of the error otherwise; `code` is the finer name.
     """
     info = failed.info
-    which, attempted = (about.id, about.kind) if about is not None else (None, None)
+    envelope_id, attempted_kind = (about.id, about.kind) if about is not None else (None, None)
     if about is None and isinstance(failed, EnvelopeError):
-        which, attempted = failed.about, failed.attempted_kind
-    told = {
-        "error": info.code if info.code in _CODES else info.kind,
+        envelope_id, attempted_kind = failed.envelope_id, failed.attempted_kind
+    fields = {
+        "error": info.code if info.code in _MEW_CODES else info.kind,
         "message": info.message,
         "code": info.code,
         "param": info.param,
         "retry_after": info.retry_after,
-        "attempted_kind": attempted,
+        "attempted_kind": attempted_kind,
         **more,
     }
     return Envelope(
@@ -68,8 +74,8 @@ def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | No
         sender=GATEWAY,
         to=(to,),
         kind=ERROR,
-        correlation_id=(which,) if which else (),
-        payload={name: value for name, value in told.items() if value is not None},
+        correlation_id=(envelope_id,) if envelope_id else (),
+        payload={name: value for name, value in fields.items() if value is not None},
     )
 
 
@@ -92,5 +98,5 @@ def invite_ack(id: str, ts: int, about: Envelope, payload: dict[str, Any]) -> En
     )
 
 
-def _present(who: Present) -> dict[str, Any]:
-    return {"id": who.id, "capabilities": list(who.capabilities)}
+def _encode_present(participant: Present) -> dict[str, Any]:
+    return {"id": participant.id, "capabilities": list(participant.capabilities)}

@@ -23,23 +23,23 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from ..errors import RequestError
-from ..text import meant
+from ..text import did_you_mean
 from .envelope import GATEWAY, Envelope
 from .kinds import kind_of
-from .reasoning import Place, Role
+from .reasoning import ContextPlace, Role
 
 SpaceView: TypeAlias = Literal["full", "collapsed", "main"]
 
 SPACE_VIEWS: tuple[SpaceView, ...] = get_args(SpaceView)
 
-ROLES: dict[SpaceView, frozenset[Role]] = {
+ROLES_BY_VIEW: dict[SpaceView, frozenset[Role]] = {
     "main": frozenset({"main"}),
     "collapsed": frozenset({"main", "opens", "ends"}),
     "full": frozenset({"main", "opens", "step", "ends"}),
 }
 
 
-class Subscriber(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SpaceViewer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who reads, and how."""
 
     participant: str
@@ -56,22 +56,22 @@ def space_view(name: str, param: str = "view") -> SpaceView:
         if view == name:
             return view
     raise RequestError(
-        f"{param}: {name!r} is no view of a space; {meant(name, SPACE_VIEWS)}", code="unknown_view", param=param
+        f"{param}: {name!r} is no view of a space; {did_you_mean(name, SPACE_VIEWS)}", code="unknown_view", param=param
     )
 
 
-def is_shown(envelope: Envelope, place: Place, reader: Subscriber, *, advisory: bool = False) -> bool:
+def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer, *, advisory: bool = False) -> bool:
     """Whether `reader` is given the envelope. `place` is what its `Verdict` said."""
-    me = reader.participant
-    mine = envelope.sender == me
-    addressed = me in envelope.to
-    overheard = (advisory or reader.observes) and envelope.sender != GATEWAY
-    if envelope.to and not (mine or addressed or overheard):
+    me = viewer.participant
+    is_sender = envelope.sender == me
+    is_addressed = me in envelope.to
+    may_overhear = (advisory or viewer.observes) and envelope.sender != GATEWAY
+    if envelope.to and not (is_sender or is_addressed or may_overhear):
         return False
     kind = kind_of(envelope.kind)
-    if mine or kind.visibility == "always" or (kind.act == "cancel" and place.owner == me):
+    if is_sender or kind.visibility == "always" or (kind.act == "cancel" and place.owner == me):
         return True
     is_reasoning = kind.visibility == "reasoning"
-    if not reader.reasoning and (is_reasoning or (envelope.context is not None and not addressed)):
+    if not viewer.reasoning and (is_reasoning or (envelope.context is not None and not is_addressed)):
         return False
-    return addressed or envelope.context is None or place.role in ROLES[reader.view]
+    return is_addressed or envelope.context is None or place.role in ROLES_BY_VIEW[viewer.view]

@@ -23,13 +23,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..text import meant
+from ..text import did_you_mean
 from . import context as paths
-from .envelope import DialectName, Envelope, EnvelopeError, Flag, check_id, check_ids, is_id, name_of
-from .frames import load
-from .kinds import CHAT, RESERVED, is_reserved, normal, typed
+from .envelope import DialectName, Envelope, EnvelopeError, Flag, check_id, check_ids, is_id, json_type_name
+from .frames import decode_frame
+from .kinds import CHAT, RESERVED, decode_payload, is_reserved, normalize_kind
 
-_MOST_QUOTED = 40
+_MAX_QUOTED = 40
 """How much of a wrong value is told again."""
 
 
@@ -40,13 +40,13 @@ class Dialect(NamedTuple):
     protocol: str
     subprotocol: str
     """Its name where there may be no slash: in a WebSocket's handshake."""
-    spoken: str
+    name_pattern: str
     """What the protocols' names look like whose speakers are taken for its own: a pattern."""
     separator: str
     correlation: str
     is_scalar: bool
     """Whether one id stands without a list."""
-    words: str
+    text_field: str
     """The field of a chat's words."""
 
 
@@ -67,53 +67,53 @@ DIALECTS: Mapping[DialectName, Dialect] = {
         Dialect("mew/v0.4", "mew/v0.4", "mew.v0.4", r"mew([/.-]v\d.*)?", "/", "correlation_id", False, "text"),
     )
 }
-USUAL: DialectName = "mew/v0.4"
+DEFAULT_DIALECT: DialectName = "mew/v0.4"
 
 
-def dialect_named(name: str, at: str = "protocol") -> DialectName:
+def parse_dialect(name: str, at: str = "protocol") -> DialectName:
     """The dialect that somebody means by a protocol, a subprotocol or a query. Raises `EnvelopeError`."""
     for row in DIALECTS.values():
-        if re.fullmatch(row.spoken, name):
+        if re.fullmatch(row.name_pattern, name):
             return row.name
-    said = name[:_MOST_QUOTED]
+    quoted = name[:_MAX_QUOTED]
     raise EnvelopeError(
-        f"{at}: {said!r} is not spoken here; {meant(said, DIALECTS)}", code="unknown_protocol", param=at
+        f"{at}: {quoted!r} is not spoken here; {did_you_mean(quoted, DIALECTS)}", code="unknown_protocol", param=at
     )
 
 
-def dialect_of(frame: Mapping[str, Any]) -> DialectName | None:
+def detect_dialect(frame: Mapping[str, Any]) -> DialectName | None:
     """The dialect in which a first envelope is written: by its protocol, or its spelling. None: it does not show.
 
     Raises `EnvelopeError` for a protocol that nobody here speaks.
     """
     protocol, kind, payload = frame.get("protocol"), frame.get("kind"), frame.get("payload")
     if isinstance(protocol, str):
-        return dialect_named(protocol)
+        return parse_dialect(protocol)
     if isinstance(kind, str):
         if "." in kind or "correlationId" in frame:
             return "meup-draft"
         if kind == CHAT and isinstance(payload, dict) and ("message" in payload) != ("text" in payload):
-            return "meup-draft" if "message" in payload else USUAL
+            return "meup-draft" if "message" in payload else DEFAULT_DIALECT
         if "/" in kind or "correlation_id" in frame:
-            return USUAL
+            return DEFAULT_DIALECT
     return None
 
 
-_KNOWN = frozenset(
+_KNOWN_FIELDS = frozenset(
     {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "correlationId", "context", "payload"}
 )
-_GATEWAYS = frozenset({"seq", "replayed", "flags", "type", "token"})
+_GATEWAY_FIELDS = frozenset({"seq", "replayed", "flags", "type", "token"})
 """What a participant's envelope may not bring along: the gateway's own fields, what a client takes for a frame of
 another sort, and a secret that was put in the wrong place."""
 
-_FOLDED = {name.casefold(): name for name in _KNOWN | _GATEWAYS}
+_FIELDS_BY_CASEFOLD = {name.casefold(): name for name in _KNOWN_FIELDS | _GATEWAY_FIELDS}
 
-_LONGEST_TS = 40
+_MAX_TS_LENGTH = 40
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
-_EARLIEST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MS
-_LATEST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MS
+_MILLISECOND = timedelta(milliseconds=1)
+_MIN_TS_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
+_MAX_TS_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 class Defaults(NamedTuple):
@@ -138,36 +138,38 @@ def read(data: Any, dialect: DialectName | None = None, defaults: Defaults | Non
 
     Raises `EnvelopeError`, and nothing else.
     """
-    frame = load(data)
+    frame = decode_frame(data)
     try:
-        return _envelope(frame, dialect, defaults)
+        return _to_envelope(frame, dialect, defaults)
     except EnvelopeError as error:
-        error.about, error.attempted_kind = (one if is_id(one) else None for one in map(frame.get, ("id", "kind")))
+        error.envelope_id, error.attempted_kind = (
+            one if is_id(one) else None for one in map(frame.get, ("id", "kind"))
+        )
         raise
 
 
-def _envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: Defaults | None) -> Envelope:
-    own = defaults is not None
-    protocol = _as(str, frame, "protocol")
+def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: Defaults | None) -> Envelope:
+    is_from_participant = defaults is not None
+    protocol = _typed_field(str, frame, "protocol")
     if protocol is not None:
-        dialect_named(protocol)
-    kind = normal(_required(_as(str, frame, "kind"), "kind"))
-    if own and is_reserved(kind):
+        parse_dialect(protocol)
+    kind = normalize_kind(_required(_typed_field(str, frame, "kind"), "kind"))
+    if is_from_participant and is_reserved(kind):
         raise EnvelopeError(
             f"kind: {kind!r} is the gateway's: nobody else sends {RESERVED}/*",
             kind="forbidden",
             code="capability_violation",
             param="kind",
         )
-    payload = _as(dict, frame, "payload") or {}
-    typed(kind, payload)
-    extra = {name: value for name, value in frame.items() if name not in _KNOWN and name not in _GATEWAYS}
-    if own and extra:
-        _check_names(extra)
-    where = frame.get("context")
-    if where is not None and not isinstance(where, str | dict):
+    payload = _typed_field(dict, frame, "payload") or {}
+    decode_payload(kind, payload)
+    extra = {name: value for name, value in frame.items() if name not in _KNOWN_FIELDS and name not in _GATEWAY_FIELDS}
+    if is_from_participant and extra:
+        _check_lookalikes(extra)
+    context = frame.get("context")
+    if context is not None and not isinstance(context, str | dict):
         raise EnvelopeError(
-            f"context: must be a path, like 'msg-301/msg-302', not {name_of(where)}",
+            f"context: must be a path, like 'msg-301/msg-302', not {json_type_name(context)}",
             code="invalid_type",
             param="context",
         )
@@ -178,34 +180,34 @@ def _envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: Defa
         to=check_ids(frame.get("to"), "to"),
         kind=kind,
         correlation_id=_correlation(frame),
-        context=paths.parse(where) if isinstance(where, str) and where else None,
-        context_operation=where if isinstance(where, dict) else None,
-        payload=_canonical(payload) if kind == CHAT else payload,
-        dialect=dialect or dialect_of(frame) or USUAL,
-        seq=0 if own else _seq(frame),
-        replayed=not own and frame.get("replayed") is True,
-        flags=() if own else _flags(frame.get("flags")),
+        context=paths.parse(context) if isinstance(context, str) and context else None,
+        context_operation=context if isinstance(context, dict) else None,
+        payload=_canonical_chat(payload) if kind == CHAT else payload,
+        dialect=dialect or detect_dialect(frame) or DEFAULT_DIALECT,
+        seq=0 if is_from_participant else _seq(frame),
+        replayed=not is_from_participant and frame.get("replayed") is True,
+        flags=() if is_from_participant else _flags(frame.get("flags")),
         extra=extra,
     )
 
 
-def _check_names(extra: Mapping[str, Any]) -> None:
+def _check_lookalikes(extra: Mapping[str, Any]) -> None:
     """Some readers of JSON (Go's) take `FROM` for `from`, and the last of them holds: so nobody may write one."""
     for name in extra:
-        meant = _FOLDED.get(name.casefold())
-        if meant is not None:
+        field = _FIELDS_BY_CASEFOLD.get(name.casefold())
+        if field is not None:
             raise EnvelopeError(
-                f"{name!r} could be read as {meant!r}: write {meant!r}, or call it something else", param=name
+                f"{name!r} could be read as {field!r}: write {field!r}, or call it something else", param=name
             )
 
 
-def _as(type_: type[Any], frame: Mapping[str, Any], name: str) -> Any:
+def _typed_field(type_: type[Any], frame: Mapping[str, Any], name: str) -> Any:
     value = frame.get(name)
     if value is None:
         return None
     if not isinstance(value, type_) or isinstance(value, bool):
-        right = name_of(type_())
-        raise EnvelopeError(f"{name}: must be {right}, not {name_of(value)}", code="invalid_type", param=name)
+        right = json_type_name(type_())
+        raise EnvelopeError(f"{name}: must be {right}, not {json_type_name(value)}", code="invalid_type", param=name)
     return value
 
 
@@ -243,13 +245,13 @@ def _correlation(frame: Mapping[str, Any]) -> tuple[str, ...]:
 def _ts(value: Any, default: int | None) -> int:
     if value is None:
         return int(_required(default, "ts"))
-    if isinstance(value, str) and len(value) <= _LONGEST_TS:
+    if isinstance(value, str) and len(value) <= _MAX_TS_LENGTH:
         try:
             when = msgspec.convert(value, datetime)
-            value = (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // _MS
+            value = (when.replace(tzinfo=when.tzinfo or UTC) - _EPOCH) // _MILLISECOND
         except msgspec.ValidationError:
             pass
-    if isinstance(value, int | float) and not isinstance(value, bool) and _EARLIEST <= value <= _LATEST:
+    if isinstance(value, int | float) and not isinstance(value, bool) and _MIN_TS_MS <= value <= _MAX_TS_MS:
         return int(value)
     raise EnvelopeError(
         "ts: must be a time like '2025-08-31T12:00:00.000Z' (RFC 3339), or milliseconds since 1970", param="ts"
@@ -257,7 +259,7 @@ def _ts(value: Any, default: int | None) -> int:
 
 
 def _seq(frame: Mapping[str, Any]) -> int:
-    seq = _as(int, frame, "seq") or 0
+    seq = _typed_field(int, frame, "seq") or 0
     if not 0 <= seq < 2**63:
         raise EnvelopeError("seq: must be a number from 0 that fits into 63 bits", param="seq")
     return int(seq)
@@ -271,15 +273,15 @@ def _flags(value: Any) -> tuple[Flag, ...]:
         return ()
 
 
-def _canonical(payload: dict[str, Any]) -> dict[str, Any]:
+def _canonical_chat(payload: dict[str, Any]) -> dict[str, Any]:
     """A chat says its words in `text`, whatever its sender calls them."""
-    words = next((name for name in ("text", "message", "content") if isinstance(payload.get(name), str)), None)
-    if words is None:
+    text_field = next((name for name in ("text", "message", "content") if isinstance(payload.get(name), str)), None)
+    if text_field is None:
         return payload
     return {
-        "text" if name == words else name: value
+        "text" if name == text_field else name: value
         for name, value in payload.items()
-        if name == words or (name != "text" and (name != "message" or value is not None))
+        if name == text_field or (name != "text" and (name != "message" or value is not None))
     }
 
 
@@ -289,34 +291,34 @@ def _canonical(payload: dict[str, Any]) -> dict[str, Any]:
 def write(envelope: Envelope, dialect: DialectName) -> dict[str, Any]:
     """The envelope as JSON for a participant who speaks `dialect`."""
     row = DIALECTS[dialect]
-    said: dict[str, Any] = {
+    frame: dict[str, Any] = {
         "protocol": row.protocol,
         "id": envelope.id,
         "ts": time_text(envelope.ts),
         "from": envelope.sender,
     }
     if envelope.to:
-        said["to"] = list(envelope.to)
-    said["kind"] = envelope.kind.replace("/", row.separator)
+        frame["to"] = list(envelope.to)
+    frame["kind"] = envelope.kind.replace("/", row.separator)
     if envelope.correlation_id:
         one, *more = envelope.correlation_id
-        said[row.correlation] = one if row.is_scalar and not more else [one, *more]
-    where = envelope.context if envelope.context is not None else envelope.context_operation
-    if where is not None:
-        said["context"] = where
+        frame[row.correlation] = one if row.is_scalar and not more else [one, *more]
+    context = envelope.context if envelope.context is not None else envelope.context_operation
+    if context is not None:
+        frame["context"] = context
     payload = envelope.payload
     if envelope.kind == CHAT:
-        payload = _canonical(payload)
-        if row.words not in payload:
-            payload = {row.words if name == "text" else name: value for name, value in payload.items()}
-    said["payload"] = payload
+        payload = _canonical_chat(payload)
+        if row.text_field not in payload:
+            payload = {row.text_field if name == "text" else name: value for name, value in payload.items()}
+    frame["payload"] = payload
     if envelope.seq:
-        said["seq"] = envelope.seq
+        frame["seq"] = envelope.seq
     if envelope.replayed:
-        said["replayed"] = True
+        frame["replayed"] = True
     if envelope.flags:
-        said["flags"] = [{"code": flag.code, "message": flag.message} for flag in envelope.flags]
-    return said | (envelope.extra | said) if envelope.extra else said
+        frame["flags"] = [{"code": flag.code, "message": flag.message} for flag in envelope.flags]
+    return frame | (envelope.extra | frame) if envelope.extra else frame
 
 
 def encode(envelope: Envelope, dialect: DialectName) -> bytes:
@@ -324,6 +326,6 @@ def encode(envelope: Envelope, dialect: DialectName) -> bytes:
     return msgspec.json.encode(write(envelope, dialect))
 
 
-def time_text(ts: int) -> str:
+def time_text(ts_ms: int) -> str:
     """Milliseconds since 1970 as RFC 3339."""
-    return (_EPOCH + ts * _MS).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (_EPOCH + ts_ms * _MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -17,15 +17,15 @@ from . import context, kinds
 from .envelope import Envelope
 from .lifecycle import Lifecycle, LifecycleSettings
 from .mcp import tool_of
-from .reasoning import Place, Reasoning, Status
+from .reasoning import ContextPlace, ReasoningContext, Status
 
-Sees: TypeAlias = Callable[[Envelope, Place], bool]
+IsVisible: TypeAlias = Callable[[Envelope, ContextPlace], bool]
 """Whether whoever asks may see it (`shown.is_shown`)."""
 
 _ALL = LifecycleSettings(mode="off", max_implicit=1 << 62, max_ended=1 << 62, max_ids=1)
 
 
-class Said(msgspec.Struct, kw_only=True, omit_defaults=True):
+class TreeStep(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One step of a tree: an envelope, or a context inside it."""
 
     envelope: Envelope | None = None
@@ -50,20 +50,20 @@ class Tree(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The ids of all that came out of it: answers, proposals, requests."""
     participants: tuple[str, ...] = ()
     """Who spoke in it, in order of appearance."""
-    steps: list[Said] = []
+    steps: list[TreeStep] = []
     """All that was said in it after its start, in order."""
 
 
-def trees(envelopes: Iterable[Envelope], sees: Sees | None = None) -> tuple[Tree, ...]:
+def build_trees(envelopes: Iterable[Envelope], is_visible: IsVisible | None = None) -> tuple[Tree, ...]:
     """The outermost contexts, in the order in which they were opened.
 
     `envelopes`: in order, all of them. With `sees`, what somebody may not see still decides what became of a context,
     and does not stand in its tree; nor does a context of which nothing is left.
     """
-    grove = _Grove(sees)
+    builder = _TreeBuilder(is_visible)
     for envelope in envelopes:
-        grove.add(envelope)
-    return grove.trees()
+        builder.add(envelope)
+    return builder.trees()
 
 
 def shape(tree: Tree) -> tuple[str, ...]:
@@ -71,37 +71,37 @@ def shape(tree: Tree) -> tuple[str, ...]:
 
     What is the same several times over is said once; contexts inside stand between `(` and `)`.
     """
-    words = ["start"] if tree.start is not None else []
-    for said in tree.steps:
-        if said.tree is not None:
-            words += ("(", *shape(said.tree), ")")
-        elif said.envelope is not None:
-            words.append(_word(said.envelope))
-    return tuple(word for word, _ in groupby(words))
+    labels = ["start"] if tree.start is not None else []
+    for step in tree.steps:
+        if step.tree is not None:
+            labels += ("(", *shape(step.tree), ")")
+        elif step.envelope is not None:
+            labels.append(_step_label(step.envelope))
+    return tuple(word for word, _ in groupby(labels))
 
 
-class _Grove:
+class _TreeBuilder:
     """Trees that grow."""
 
-    def __init__(self, sees: Sees | None) -> None:
-        self._sees = sees
-        self._life = Lifecycle(_ALL)
+    def __init__(self, is_visible: IsVisible | None) -> None:
+        self._is_visible = is_visible
+        self._lifecycle = Lifecycle(_ALL)
         self._roots: list[Tree] = []
-        self._at: dict[str, Tree] = {}
-        self._known: list[tuple[Tree, Reasoning]] = []
+        self._by_path: dict[str, Tree] = {}
+        self._records: list[tuple[Tree, ReasoningContext]] = []
 
     def add(self, envelope: Envelope) -> None:
-        verdict = self._life.replay(envelope)
-        visible = self._sees is None or self._sees(envelope, verdict.place)
+        verdict = self._lifecycle.replay(envelope)
+        visible = self._is_visible is None or self._is_visible(envelope, verdict.place)
         for linked in verdict.links:
-            if visible and (origin := self._at.get(linked)) is not None:
+            if visible and (origin := self._by_path.get(linked)) is not None:
                 origin.led_to += (envelope.id,)
         path = verdict.place.path
         if path is None:
             return
-        tree = self._opened(path, envelope) if verdict.place.role == "opens" else self._nearest(path)
+        tree = self._open_tree(path, envelope) if verdict.place.role == "opens" else self._nearest(path)
         if tree is None:
-            tree = self._plant(Tree(path=path, owner=envelope.sender))
+            tree = self._attach(Tree(path=path, owner=envelope.sender))
         if not visible:
             return
         if envelope.sender not in tree.participants:
@@ -109,50 +109,50 @@ class _Grove:
         if verdict.place.role == "opens" and envelope.kind == kinds.START:
             tree.start = envelope
             return
-        tree.steps.append(Said(envelope=envelope))
+        tree.steps.append(TreeStep(envelope=envelope))
         if envelope.kind == kinds.CONCLUSION:
             tree.conclusion = envelope.id
 
     def trees(self) -> tuple[Tree, ...]:
-        for tree, record in self._known:
+        for tree, record in self._records:
             tree.status, tree.answer = record.status, record.answer
-            if self._sees is not None and tree.answer not in tree.led_to:
+            if self._is_visible is not None and tree.answer not in tree.led_to:
                 tree.answer = None
-        return tuple(tree for tree in self._roots if self._sees is None or _prune(tree))
+        return tuple(tree for tree in self._roots if self._is_visible is None or _prune(tree))
 
-    def _opened(self, path: str, envelope: Envelope) -> Tree:
-        record = self._life.contexts.get(path)
-        tree = self._at.get(path)
+    def _open_tree(self, path: str, envelope: Envelope) -> Tree:
+        record = self._lifecycle.contexts.get(path)
+        tree = self._by_path.get(path)
         # A start makes an implicit context a started one; of one that ended, it opens another.
         if tree is None or tree.start is not None or envelope.kind != kinds.START:
-            tree = self._plant(Tree(path=path, owner=envelope.sender))
+            tree = self._attach(Tree(path=path, owner=envelope.sender))
         if record is not None:
             tree.owner, tree.triggers = record.owner, record.triggers
-            self._known.append((tree, record))
+            self._records.append((tree, record))
         return tree
 
-    def _plant(self, tree: Tree) -> Tree:
+    def _attach(self, tree: Tree) -> Tree:
         parent = context.parent(tree.path)
         above = None if parent is None else self._nearest(parent)
         if above is None:
             self._roots.append(tree)
         else:
-            above.steps.append(Said(tree=tree))
-        self._at[tree.path] = tree
+            above.steps.append(TreeStep(tree=tree))
+        self._by_path[tree.path] = tree
         return tree
 
     def _nearest(self, path: str) -> Tree | None:
-        at = self._at
+        at = self._by_path
         return next((at[above] for above in (path, *context.ancestors(path)) if above in at), None)
 
 
 def _prune(tree: Tree) -> bool:
     """Whether anything is left of it, when what is empty in it is gone."""
-    tree.steps = [said for said in tree.steps if said.tree is None or _prune(said.tree)]
+    tree.steps = [step for step in tree.steps if step.tree is None or _prune(step.tree)]
     return tree.start is not None or bool(tree.steps)
 
 
-def _word(envelope: Envelope) -> str:
+def _step_label(envelope: Envelope) -> str:
     if envelope.kind == kinds.REQUEST:
         tool = tool_of(envelope) or envelope.payload.get("method")
         return f"call {tool}" if isinstance(tool, str) else "call"

@@ -29,16 +29,16 @@ from zlib import crc32
 
 from ..errors import ErrorInfo, FrameTooLarge
 
-MAX_HEADERS = 128 * 1024
-DEFAULT_LIMIT = 24 * 1024 * 1024
+MAX_HEADER_BYTES = 128 * 1024
+DEFAULT_MAX_PAYLOAD_BYTES = 24 * 1024 * 1024
 """Bytes in one payload."""
 
 _PRELUDE = Struct(">III")
 _U32 = Struct(">I")
-_OVERHEAD = 16
+_OVERHEAD_BYTES = 16
 """The prelude and the last checksum."""
 
-_CACHED_HEADERS = 64
+_MAX_CACHED_HEADERS = 64
 """Header blocks that are kept. A stream has a handful of different ones, and thousands of each."""
 
 
@@ -59,52 +59,52 @@ class EventStreamMessage(NamedTuple):
 class EventStreamDecoder:
     """`feed(bytes) -> [EventStreamMessage]`. Keep one per response."""
 
-    __slots__ = ("_cache", "_held", "_limit", "_need", "_size", "error")
+    __slots__ = ("_cache", "_held_bytes", "_max_payload_bytes", "_needed_bytes", "_pieces", "error")
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES) -> None:
         self.error: ErrorInfo | None = None
         """What was wrong with the message after the last one that came; None while nothing was."""
-        self._limit = limit
-        self._held: list[bytes] = []
+        self._max_payload_bytes = max_payload_bytes
+        self._pieces: list[bytes] = []
         """Pieces of the message under way; joined once, when there are enough of them."""
-        self._size = 0
-        self._need = _PRELUDE.size
+        self._held_bytes = 0
+        self._needed_bytes = _PRELUDE.size
         """How many bytes must be there before it is worth looking again."""
         self._cache: dict[bytes, Mapping[str, HeaderValue]] = {}
 
     @property
-    def rest(self) -> bool:
+    def has_partial(self) -> bool:
         """Whether a message has begun and not ended."""
-        return self._size > 0
+        return self._held_bytes > 0
 
     def feed(self, chunk: bytes) -> list[EventStreamMessage]:
         """The messages that `chunk` completes."""
         if self.error is not None or not chunk:
             return []
-        if self._size:
-            self._held.append(chunk)
-            self._size += len(chunk)
-            if self._size < self._need:
+        if self._held_bytes:
+            self._pieces.append(chunk)
+            self._held_bytes += len(chunk)
+            if self._held_bytes < self._needed_bytes:
                 return []
-            chunk = b"".join(self._held)
+            chunk = b"".join(self._pieces)
         messages: list[EventStreamMessage] = []
-        at, size, need = 0, len(chunk), _PRELUDE.size
+        at, size, needed = 0, len(chunk), _PRELUDE.size
         try:
             while size - at >= _PRELUDE.size:
                 total, headers_size, checksum = _PRELUDE.unpack_from(chunk, at)
                 running = crc32(chunk[at : at + 8])
                 if running != checksum:
-                    raise _broken("the checksum of a message's first bytes is wrong")
-                payload_size = total - headers_size - _OVERHEAD
-                if not 0 <= payload_size <= self._limit or headers_size > MAX_HEADERS:
-                    raise self._impossible(total, headers_size)
+                    raise _malformed("the checksum of a message's first bytes is wrong")
+                payload_size = total - headers_size - _OVERHEAD_BYTES
+                if not 0 <= payload_size <= self._max_payload_bytes or headers_size > MAX_HEADER_BYTES:
+                    raise self._length_error(total, headers_size)
                 end = at + total
                 if end > size:
-                    need = total
+                    needed = total
                     break
                 # The second checksum goes on where the first one stopped.
                 if crc32(chunk[at + 8 : end - 4], running) != _U32.unpack_from(chunk, end - 4)[0]:
-                    raise _broken("the checksum of a message is wrong")
+                    raise _malformed("the checksum of a message is wrong")
                 payload_at = at + 12 + headers_size
                 head = chunk[at + 12 : payload_at]
                 headers = self._cache.get(head)
@@ -112,43 +112,43 @@ class EventStreamDecoder:
                     headers = self._headers(head)
                 messages.append(EventStreamMessage(headers, chunk[payload_at : end - 4]))
                 at = end
-        except (_Broken, FrameTooLarge) as fault:
-            self.error = fault.info
-            self._held, self._size = [], 0
+        except (_MalformedMessage, FrameTooLarge) as error:
+            self.error = error.info
+            self._pieces, self._held_bytes = [], 0
             return messages
-        self._held = [chunk[at:]] if at < size else []
-        self._size = size - at
-        self._need = need
+        self._pieces = [chunk[at:]] if at < size else []
+        self._held_bytes = size - at
+        self._needed_bytes = needed
         return messages
 
-    def _impossible(self, total: int, headers_size: int) -> _Broken | FrameTooLarge:
+    def _length_error(self, total: int, headers_size: int) -> _MalformedMessage | FrameTooLarge:
         """What is wrong with lengths, which are the sender's own words."""
-        if total < _OVERHEAD + headers_size:
-            return _broken(f"a message of {total} bytes says that {headers_size} of them are headers")
-        if headers_size > MAX_HEADERS:
-            return FrameTooLarge("the headers of an event-stream message", MAX_HEADERS)
-        return FrameTooLarge("the payload of an event-stream message", self._limit)
+        if total < _OVERHEAD_BYTES + headers_size:
+            return _malformed(f"a message of {total} bytes says that {headers_size} of them are headers")
+        if headers_size > MAX_HEADER_BYTES:
+            return FrameTooLarge("the headers of an event-stream message", MAX_HEADER_BYTES)
+        return FrameTooLarge("the payload of an event-stream message", self._max_payload_bytes)
 
     def _headers(self, head: bytes) -> Mapping[str, HeaderValue]:
         headers = read_headers(head)
-        if len(self._cache) < _CACHED_HEADERS and len(head) <= 1024:
+        if len(self._cache) < _MAX_CACHED_HEADERS and len(head) <= 1024:
             self._cache[head] = headers
         return headers
 
 
-class _Broken(Exception):
+class _MalformedMessage(Exception):
     def __init__(self, info: ErrorInfo) -> None:
-        super().__init__(info.told)
+        super().__init__(info.full_message)
         self.info = info
 
 
-def _broken(what: str, said: str | None = None) -> _Broken:
-    return _Broken(
+def _malformed(reason: str, upstream_message: str | None = None) -> _MalformedMessage:
+    return _MalformedMessage(
         ErrorInfo(
             kind="model_error",
             code="frame_broken",
-            message=f"the upstream's event stream cannot be read any further: {what}",
-            said=said,
+            message=f"the upstream's event stream cannot be read any further: {reason}",
+            upstream_message=upstream_message,
         )
     )
 
@@ -170,12 +170,12 @@ def read_headers(head: bytes) -> dict[str, HeaderValue]:
             name, kind = head[at + 1 : name_end].decode(), head[name_end]
             value, at = _read_value(head, kind, name_end + 1)
             if name in headers:
-                raise _broken("a message has a header twice", name)
+                raise _malformed("a message has a header twice", name)
             headers[name] = value
     except (IndexError, StructError):
-        raise _broken("a message's headers end in the middle of one") from None
+        raise _malformed("a message's headers end in the middle of one") from None
     except UnicodeDecodeError:
-        raise _broken("a message has a header that is not UTF-8") from None
+        raise _malformed("a message has a header that is not UTF-8") from None
     return headers
 
 
@@ -192,7 +192,7 @@ def _read_value(head: bytes, kind: int, at: int) -> tuple[HeaderValue, int]:
         return (raw if kind == _BYTES else raw.decode()), end
     form = _FIXED.get(kind)
     if form is None:
-        raise _broken(f"a message has a header of type {kind}; there are 0 to 9")
+        raise _malformed(f"a message has a header of type {kind}; there are 0 to 9")
     (value,) = form.unpack_from(head, at)
     if kind == _TIMESTAMP:
         value = Timestamp(value)

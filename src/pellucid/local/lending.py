@@ -21,11 +21,11 @@ from .readiness import Readiness, State
 from .supervise import Engine
 
 
-class Message(msgspec.Struct, frozen=True, tag=True):
+class WorkerMessage(msgspec.Struct, frozen=True, tag=True):
     """What is said about the engine."""
 
 
-class Engaged(Message, frozen=True):
+class EngineStatus(WorkerMessage, frozen=True):
     """To a worker: how the engine is."""
 
     state: State
@@ -34,126 +34,126 @@ class Engaged(Message, frozen=True):
     code: str = ""
 
 
-class Line(Message, frozen=True):
+class QueueLength(WorkerMessage, frozen=True):
     """To a worker: how many are asked for now, and how many wait, of all workers' requests."""
 
     running: int
     waiting: int
 
 
-class Place(Message, frozen=True):
+class QueuePosition(WorkerMessage, frozen=True):
     """To a worker: where one of its requests stands; 0 when its wait is over."""
 
-    of: int
-    place: int
+    request_id: int
+    position: int
 
 
-class Go(Message, frozen=True):
+class SlotGranted(WorkerMessage, frozen=True):
     """To a worker: this request has its slot."""
 
-    of: int
+    request_id: int
 
 
-class Enter(Message, frozen=True):
+class AcquireSlot(WorkerMessage, frozen=True):
     """From a worker: a slot for this request."""
 
-    of: int
+    request_id: int
 
 
-class Leave(Message, frozen=True):
+class ReleaseSlot(WorkerMessage, frozen=True):
     """From a worker: this request needs its slot, or its place in the line, no longer."""
 
-    of: int
+    request_id: int
 
 
-ToWorker: TypeAlias = Engaged | Line | Place | Go
-FromWorker: TypeAlias = Enter | Leave
+ToWorker: TypeAlias = EngineStatus | QueueLength | QueuePosition | SlotGranted
+FromWorker: TypeAlias = AcquireSlot | ReleaseSlot
 
 
-class Lender:
+class EngineServer:
     """The supervisor's side."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._borrowers: set[Borrower] = set()
-        self._telling = asyncio.create_task(self._tell_states())
+        self._connections: set[WorkerConnection] = set()
+        self._publisher = asyncio.create_task(self._publish_states())
 
-    def lend(self, send: Callable[[ToWorker], None]) -> Borrower:
-        borrower = Borrower(self, send)
-        self._borrowers.add(borrower)
-        send(self._engaged())
-        send(self._line())
-        return borrower
+    def connect(self, send: Callable[[ToWorker], None]) -> WorkerConnection:
+        connection = WorkerConnection(self, send)
+        self._connections.add(connection)
+        send(self._status())
+        send(self._queue_length())
+        return connection
 
-    def forget(self, borrower: Borrower) -> None:
-        self._borrowers.discard(borrower)
+    def remove(self, connection: WorkerConnection) -> None:
+        self._connections.discard(connection)
 
-    def tell_line(self) -> None:
-        for borrower in self._borrowers:
-            borrower.send(self._line())
+    def publish_queue_length(self) -> None:
+        for connection in self._connections:
+            connection.send(self._queue_length())
 
     def close(self) -> None:
-        self._telling.cancel()
+        self._publisher.cancel()
 
-    async def _tell_states(self) -> None:
+    async def _publish_states(self) -> None:
         while True:
-            await self.engine.changed()
-            for borrower in self._borrowers:
-                borrower.send(self._engaged())
+            await self.engine.wait_changed()
+            for connection in self._connections:
+                connection.send(self._status())
 
-    def _engaged(self) -> Engaged:
+    def _status(self) -> EngineStatus:
         engine, info = self.engine, self.engine.error.info if self.engine.error is not None else None
         url = engine.base_url if engine.state == "ready" else ""
-        return Engaged(engine.state, url, info.message if info else "", (info.code if info else None) or "")
+        return EngineStatus(engine.state, url, info.message if info else "", (info.code if info else None) or "")
 
-    def _line(self) -> Line:
-        return Line(self.engine.queue.running, self.engine.queue.waiting)
+    def _queue_length(self) -> QueueLength:
+        return QueueLength(self.engine.queue.running, self.engine.queue.waiting)
 
 
-class Borrower:
+class WorkerConnection:
     """One worker, as the supervisor sees it."""
 
-    def __init__(self, lender: Lender, send: Callable[[ToWorker], None]) -> None:
+    def __init__(self, server: EngineServer, send: Callable[[ToWorker], None]) -> None:
         self.send = send
-        self._lender = lender
-        self._queue = lender.engine.queue
-        self._places: dict[int, asyncio.Task[None]] = {}
+        self._server = server
+        self._queue = server.engine.queue
+        self._slot_tasks: dict[int, asyncio.Task[None]] = {}
         """Done: it holds a slot."""
 
-    def heard(self, message: FromWorker) -> None:
-        if isinstance(message, Enter):
-            self._places[message.of] = asyncio.create_task(self._enter(message.of))
+    def receive(self, message: FromWorker) -> None:
+        if isinstance(message, AcquireSlot):
+            self._slot_tasks[message.request_id] = asyncio.create_task(self._acquire(message.request_id))
         else:
-            self._leave(message.of)
+            self._release(message.request_id)
 
-    def gone(self) -> None:
-        for of in list(self._places):
-            self._leave(of)
-        self._lender.forget(self)
+    def close(self) -> None:
+        for request_id in list(self._slot_tasks):
+            self._release(request_id)
+        self._server.remove(self)
 
-    async def _enter(self, of: int) -> None:
+    async def _acquire(self, request_id: int) -> None:
         try:
-            await self._queue.enter(lambda place: self._stands(of, place))
-            self.send(Go(of))
+            await self._queue.acquire(lambda place: self._on_position(request_id, place))
+            self.send(SlotGranted(request_id))
         finally:
-            self._lender.tell_line()  # also when a turn came to one that had just left, and was handed on
+            self._server.publish_queue_length()  # also when a turn came to one that had just left, and was handed on
 
-    def _stands(self, of: int, place: int) -> None:
-        self.send(Place(of, place))
-        self._lender.tell_line()
+    def _on_position(self, request_id: int, position: int) -> None:
+        self.send(QueuePosition(request_id, position))
+        self._server.publish_queue_length()
 
-    def _leave(self, of: int) -> None:
-        task = self._places.pop(of, None)
+    def _release(self, request_id: int) -> None:
+        task = self._slot_tasks.pop(request_id, None)
         if task is None:
             return
         if task.done():
-            self._queue.leave()
+            self._queue.release()
         else:
             task.cancel()
-        self._lender.tell_line()
+        self._server.publish_queue_length()
 
 
-class LentQueue:
+class RemoteQueue:
     """A worker's side of the line (see `queue.Queue`)."""
 
     slots = 1
@@ -161,54 +161,54 @@ class LentQueue:
     def __init__(self, send: Callable[[FromWorker], None]) -> None:
         self.waiting = 0
         self._send = send
-        self._numbers = itertools.count()
-        self._asked: dict[int, tuple[asyncio.Future[None], Callable[[int], None] | None]] = {}
-        self._held: list[int] = []
+        self._request_ids = itertools.count()
+        self._pending: dict[int, tuple[asyncio.Future[None], Callable[[int], None] | None]] = {}
+        self._held_slots: list[int] = []
         self._running = 0
 
     @property
     def running(self) -> int:
         # What was asked for a moment ago is not in what the supervisor said before.
-        return max(self._running, len(self._held) + len(self._asked))
+        return max(self._running, len(self._held_slots) + len(self._pending))
 
-    async def enter(self, on_position: Callable[[int], None] | None = None) -> None:
-        of, turn = next(self._numbers), asyncio.get_running_loop().create_future()
-        self._asked[of] = turn, on_position
-        self._send(Enter(of))
+    async def acquire(self, on_position: Callable[[int], None] | None = None) -> None:
+        request_id, grant = next(self._request_ids), asyncio.get_running_loop().create_future()
+        self._pending[request_id] = grant, on_position
+        self._send(AcquireSlot(request_id))
         try:
-            await turn
+            await grant
         except asyncio.CancelledError:
-            self._send(Leave(of))
+            self._send(ReleaseSlot(request_id))
             raise
         finally:
-            del self._asked[of]
-        self._held.append(of)
+            del self._pending[request_id]
+        self._held_slots.append(request_id)
 
-    def leave(self) -> None:
-        self._send(Leave(self._held.pop()))  # one slot is as good as another
+    def release(self) -> None:
+        self._send(ReleaseSlot(self._held_slots.pop()))  # one slot is as good as another
 
-    def heard(self, message: Line | Place | Go) -> None:
-        if isinstance(message, Line):
+    def receive(self, message: QueueLength | QueuePosition | SlotGranted) -> None:
+        if isinstance(message, QueueLength):
             self._running, self.waiting = message.running, message.waiting
             return
-        turn, on_position = self._asked.get(message.of, (None, None))
-        if turn is None or turn.done():
+        grant, on_position = self._pending.get(message.request_id, (None, None))
+        if grant is None or grant.done():
             return  # it left in the same moment
-        if isinstance(message, Go):
-            turn.set_result(None)
+        if isinstance(message, SlotGranted):
+            grant.set_result(None)
         elif on_position is not None:
-            on_position(message.place)
+            on_position(message.position)
 
 
-class LentEngine:
+class RemoteEngine:
     """A worker's engine (see `supervise.Engine`): it is started and stopped by whoever lends it."""
 
     def __init__(self, model: Model, api_key: str, send: Callable[[FromWorker], None]) -> None:
         self.model = model
         self.api_key = api_key
-        self.queue = LentQueue(send)
+        self.queue = RemoteQueue(send)
         self._readiness = Readiness()
-        self._readiness.set("starting")
+        self._readiness.set_state("starting")
         self._url = ""
 
     @property
@@ -221,8 +221,8 @@ class LentEngine:
             raise self._readiness.error or EngineError(f"the embedded engine is {self.state}", "stopped")
         return self._url
 
-    async def ready(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 (its message says more)
-        await self._readiness.ready(timeout)
+    async def wait_ready(self, timeout_seconds: float | None = None) -> None:
+        await self._readiness.wait_ready(timeout_seconds)
 
     async def start(self) -> None:
         """It is started already."""
@@ -230,10 +230,10 @@ class LentEngine:
     async def stop(self) -> None:
         """Others may need it still."""
 
-    def heard(self, message: ToWorker) -> None:
-        if not isinstance(message, Engaged):
-            self.queue.heard(message)
+    def receive(self, message: ToWorker) -> None:
+        if not isinstance(message, EngineStatus):
+            self.queue.receive(message)
             return
         self._url = message.url
         self._readiness.error = EngineError(message.error, message.code) if message.error else None
-        self._readiness.set(message.state)
+        self._readiness.set_state(message.state)

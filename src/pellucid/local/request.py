@@ -16,19 +16,19 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ErrorInfo, ErrorKind, RequestError
-from .catalogue import data
+from .catalogue import read_data
 
-_LINES, _WIDTH = "line{2,8}", "inline{7,200}"
-_EFFORT = {"minimal": 2, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 16}
-_TOKENS_A_LINE = 20
+_LINES_RULE, _WIDTH_RULE = "line{2,8}", "inline{7,200}"
+_LINES_OF_EFFORT = {"minimal": 2, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 16}
+_TOKENS_PER_LINE = 20
 """Of reasoning, usually (measured: 10 to 30)."""
-_MOST = 2048
+_DEFAULT_MAX_TOKENS = 2048
 """Tokens of an answer whose request names no limit. A small model that has come to repeat itself goes on until its
 memory is full, for minutes, while others wait."""
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
-def thinks(body: dict[str, Any]) -> bool:
+def wants_thinking(body: dict[str, Any]) -> bool:
     """Whether the request leaves thinking on."""
     kwargs = body.get("chat_template_kwargs")
     if isinstance(kwargs, dict) and kwargs.get("enable_thinking") is not None:
@@ -41,13 +41,13 @@ def thinks(body: dict[str, Any]) -> bool:
     return not (isinstance(last, dict) and last.get("role") == "assistant" and not last.get("tool_calls"))
 
 
-def adjust(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> dict[str, Any]:
+def adapt_body(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> dict[str, Any]:
     """The body to send; the reply to it is always a stream, with usage, whatever the request said.
 
     ``grammar`` is the model's (``Model.grammar``); ``None`` for one that needs none.
     Raises ``RequestError`` for what the engine cannot do.
     """
-    _refuse(body)
+    _reject_unsupported(body)
     out = dict(body)
     out.pop("reasoning_effort", None)
     out["stream"] = True
@@ -55,42 +55,44 @@ def adjust(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> dict[
     out["stream_options"] = (options if isinstance(options, dict) else {}) | {"include_usage": True}
     if out.get("max_completion_tokens") is not None:
         out["max_tokens"] = out.pop("max_completion_tokens")
-    _tools(out)
-    think = thinks(body)
+    _adapt_tools(out)
+    is_thinking = wants_thinking(body)
     kwargs = out.get("chat_template_kwargs")
-    out["chat_template_kwargs"] = (kwargs if isinstance(kwargs, dict) else {}) | {"enable_thinking": think}
-    shape = out.get("response_format")
-    shaped = isinstance(shape, dict) and shape.get("type", "text") != "text"
-    own = any(out.get(name) for name in ("grammar", "json_schema"))
-    if think and grammar and not (out.get("tools") or shaped or own):
-        out["grammar"] = _fit(data(grammar), body.get("reasoning_effort"), out.get("max_tokens"))
+    out["chat_template_kwargs"] = (kwargs if isinstance(kwargs, dict) else {}) | {"enable_thinking": is_thinking}
+    response_format = out.get("response_format")
+    has_format = isinstance(response_format, dict) and response_format.get("type", "text") != "text"
+    has_grammar = any(out.get(name) for name in ("grammar", "json_schema"))
+    if is_thinking and grammar and not (out.get("tools") or has_format or has_grammar):
+        out["grammar"] = _fit_grammar(read_data(grammar), body.get("reasoning_effort"), out.get("max_tokens"))
     if out.get("max_tokens") is None:
-        out["max_tokens"] = _MOST
+        out["max_tokens"] = _DEFAULT_MAX_TOKENS
     return out
 
 
-def _fit(grammar: str, effort: object, max_tokens: object) -> str:
+def _fit_grammar(grammar: str, effort: object, max_tokens: object) -> str:
     """The grammar with as many lines of reasoning as the effort allows and the token limit has room for.
 
     Thought that is cut off before the answer helps nobody: usual lines may fill 60 % of the limit, and lines of
     the greatest length (3 characters a token) all of it.
     """
-    most, width = _EFFORT.get(effort, 8) if isinstance(effort, str) else 8, 200
+    max_lines, width = _LINES_OF_EFFORT.get(effort, 8) if isinstance(effort, str) else 8, 200
     if isinstance(max_tokens, int) and max_tokens > 0:
-        most = min(most, max(1, int(max_tokens * 0.6 / _TOKENS_A_LINE)))
-        width = min(width, max(8, int(max_tokens * 3 / most)))
-    return grammar.replace(_LINES, f"line{{{min(2, most)},{most}}}").replace(_WIDTH, f"inline{{7,{width}}}")
+        max_lines = min(max_lines, max(1, int(max_tokens * 0.6 / _TOKENS_PER_LINE)))
+        width = min(width, max(8, int(max_tokens * 3 / max_lines)))
+    return grammar.replace(_LINES_RULE, f"line{{{min(2, max_lines)},{max_lines}}}").replace(
+        _WIDTH_RULE, f"inline{{7,{width}}}"
+    )
 
 
-def _tools(out: dict[str, Any]) -> None:
+def _adapt_tools(out: dict[str, Any]) -> None:
     """``tool_choice`` in the two words that the engine knows: it is told of the tools that may be called, no others."""
     choice = out.get("tool_choice")
     if choice == "none":
         out.pop("tools", None)
         out.pop("tool_choice")
     elif isinstance(choice, dict):
-        named = choice.get("function")
-        name = named.get("name") if isinstance(named, dict) else choice.get("name")
+        function = choice.get("function")
+        name = function.get("name") if isinstance(function, dict) else choice.get("name")
         tools = [tool for tool in out.get("tools") or () if _tool_name(tool) == name]
         if not tools:
             raise RequestError(
@@ -107,60 +109,60 @@ def _tool_name(tool: object) -> object:
     return function.get("name") if isinstance(function, dict) else None
 
 
-def _refuse(body: dict[str, Any]) -> None:
+def _reject_unsupported(body: dict[str, Any]) -> None:
     count = body.get("n")
     if count is not None and count != 1:
-        raise _cannot("one answer a request, so n must be 1", "n")
+        raise _unsupported_error("one answer a request, so n must be 1", "n")
     modalities = body.get("modalities")
     if isinstance(modalities, list) and any(one != "text" for one in modalities):
-        raise _cannot("text only, so modalities must be ['text']", "modalities")
+        raise _unsupported_error("text only, so modalities must be ['text']", "modalities")
     if body.get("audio") is not None:
-        raise _cannot("text only, so audio must be left out", "audio")
+        raise _unsupported_error("text only, so audio must be left out", "audio")
     messages = body.get("messages")
     for number, message in enumerate(messages if isinstance(messages, list) else ()):
         content = message.get("content") if isinstance(message, dict) else None
         for index, part in enumerate(content if isinstance(content, list) else ()):
             kind = part.get("type") if isinstance(part, dict) else None
             if isinstance(kind, str) and kind not in _TEXT_PARTS:
-                raise _cannot(
+                raise _unsupported_error(
                     f"text only, so a part of the type {kind!r} cannot be read; use a model that takes it, "
                     "or put what it says into words",
                     f"messages[{number}].content[{index}].type",
                 )
 
 
-def _cannot(what: str, param: str) -> RequestError:
+def _unsupported_error(what: str, param: str) -> RequestError:
     return RequestError(
         f"the embedded model does {what}", kind="unsupported", code="unsupported_by_embedded_model", param=param
     )
 
 
-def explain(status: int, body: object) -> ErrorInfo:
+def explain_error(status: int, body: object) -> ErrorInfo:
     """What the engine's error reply means, in a person's words."""
     error = body.get("error") if isinstance(body, dict) else None
     error = error if isinstance(error, dict) else {}
-    words = error.get("message")
-    said = words if isinstance(words, str) and words else None
+    engine_message = error.get("message")
+    upstream_message = engine_message if isinstance(engine_message, str) and engine_message else None
     if error.get("type") == "exceed_context_size_error":
         return ErrorInfo(
             kind="too_large",
-            message=_too_long(error),
+            message=_too_long_message(error),
             code="context_length_exceeded",
             param="messages",
             status=status,
             native=body,
-            said=said,
+            upstream_message=upstream_message,
         )
     if status == 503:
         message = "the embedded model is still loading; try again in some seconds"
-        return ErrorInfo("unavailable", message, status=status, said=said)
-    refused = 400 <= status < 500
-    kind: ErrorKind = "invalid_request" if refused else "model_error"
-    message = f"the embedded engine {'refused the request' if refused else 'failed'} (status {status})"
-    return ErrorInfo(kind, message, status=status, native=body, said=said)
+        return ErrorInfo("unavailable", message, status=status, upstream_message=upstream_message)
+    is_refusal = 400 <= status < 500
+    kind: ErrorKind = "invalid_request" if is_refusal else "model_error"
+    message = f"the embedded engine {'refused the request' if is_refusal else 'failed'} (status {status})"
+    return ErrorInfo(kind, message, status=status, native=body, upstream_message=upstream_message)
 
 
-def _too_long(error: dict[str, Any]) -> str:
+def _too_long_message(error: dict[str, Any]) -> str:
     needs, has = error.get("n_prompt_tokens"), error.get("n_ctx")
     counts = f": {needs} tokens, and its context has {has}" if type(needs) is type(has) is int else ""
     return (

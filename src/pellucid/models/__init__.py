@@ -1,9 +1,9 @@
 """A model is a wire, a profile, a door and settings."""
 
-from .door import close_door
+from .door import close_shared_pool
 from .infer import infer_model
 from .model import (
-    Asked,
+    ChatModel,
     HTTPModelStream,
     Model,
     ModelEventReceiver,
@@ -15,7 +15,7 @@ from .model import (
 )
 
 __all__ = [
-    "Asked",
+    "ChatModel",
     "HTTPModelStream",
     "Model",
     "ModelEventReceiver",
@@ -24,6 +24,6 @@ __all__ = [
     "StreamReader",
     "TextReceiver",
     "TextWriter",
-    "close_door",
+    "close_shared_pool",
     "infer_model",
 ]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from ..settings import ModelSettings
 from .provider import ProviderModel
-from .sigv4 import address
+from .sigv4 import endpoint_url
 
 
 class BedrockModelSettings(ModelSettings, total=False):
@@ -40,7 +40,7 @@ class BedrockConverseModel(ProviderModel):
 
     def __init__(self, model_name: str, *, region: str | None = None, base_url: str | None = None, **more: Any) -> None:
         region = region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-        super().__init__(model_name, base_url=base_url or (address(region) if region else None), **more)
+        super().__init__(model_name, base_url=base_url or (endpoint_url(region) if region else None), **more)
 
 
 BedrockModel = BedrockConverseModel

@@ -20,12 +20,12 @@ T = TypeVar("T")
 
 class _Entry(Generic[T]):
     def __init__(self) -> None:
-        self.keeper: AsyncGenerator[T, None]
+        self.generator: AsyncGenerator[T, None]
         self.lock = asyncio.Lock()
         """So that whoever comes while it is being made waits for it."""
 
 
-class Held(Generic[T]):
+class PerLoop(Generic[T]):
     """`get` it; `aclose` it, or let the loop do so. After that, the next `get` makes a new one."""
 
     def __init__(self, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> None:
@@ -39,22 +39,22 @@ class Held(Generic[T]):
         while True:
             entry = self._entries.get(loop)
             if entry is None:
-                self._forget_closed()
+                self._remove_closed_loops()
                 entry = self._entries[loop] = _Entry()
-                entry.keeper = self._keep(loop, entry)
+                entry.generator = self._hold_value(loop, entry)
             async with entry.lock:
                 # Whoever waited may find that it could not be made, or was closed.
                 if self._entries.get(loop) is entry:
-                    return await anext(entry.keeper)
+                    return await anext(entry.generator)
 
     async def aclose(self) -> None:
         """Close this loop's own, if there is one. Idempotent."""
         entry = self._entries.pop(asyncio.get_running_loop(), None)
         if entry is not None:
             async with entry.lock:
-                await entry.keeper.aclose()
+                await entry.generator.aclose()
 
-    async def _keep(self, loop: asyncio.AbstractEventLoop, entry: _Entry[T]) -> AsyncGenerator[T, None]:
+    async def _hold_value(self, loop: asyncio.AbstractEventLoop, entry: _Entry[T]) -> AsyncGenerator[T, None]:
         try:
             value = await self._make()
             try:
@@ -66,30 +66,30 @@ class Held(Generic[T]):
             if self._entries.get(loop) is entry:
                 del self._entries[loop]
 
-    def _forget_closed(self) -> None:
+    def _remove_closed_loops(self) -> None:
         """Loops that were closed without a word to their generators."""
         for loop in [loop for loop in self._entries if loop.is_closed()]:
             del self._entries[loop]
 
 
-async def _open() -> UpstreamClient:
+async def _open_pool() -> UpstreamClient:
     return UpstreamClient()
 
 
-async def _close(transport: UpstreamClient) -> None:
+async def _close_pool(transport: UpstreamClient) -> None:
     await transport.aclose()
     # Sockets are closed by the loop's next step, for which there may be no other reason.
     await asyncio.sleep(0)
 
 
-_door = Held(_open, _close)
+_shared_pool = PerLoop(_open_pool, _close_pool)
 
 
-async def door() -> UpstreamClient:
-    """The running loop's pool. It is closed when the loop ends, or by `close_door`."""
-    return await _door.get()
+async def shared_pool() -> UpstreamClient:
+    """The running loop's pool. It is closed when the loop ends, or by `close_shared_pool`."""
+    return await _shared_pool.get()
 
 
-async def close_door() -> None:
+async def close_shared_pool() -> None:
     """Close the running loop's pool now. Whoever needs one after that gets a new one."""
-    await _door.aclose()
+    await _shared_pool.aclose()

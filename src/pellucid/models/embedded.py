@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from ..emit import Emitter
 from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
 from ..events import ModelEvent, ResponseEndEvent, SideEvent
-from ..local.lending import LentEngine
-from ..local.request import adjust, explain
+from ..local.lending import RemoteEngine
+from ..local.request import adapt_body, explain_error
 from ..local.supervise import Engine
 from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, UserPromptPart, Video
 from ..providers.profiles import builtin_profiles
@@ -25,70 +25,72 @@ from ..providers.setting_warnings import setting_warnings
 from ..providers.wires import WIRES
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..upstream import Limits, UpstreamClient
-from .model import MAX_ERROR_BODY, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream
+from .model import MAX_ERROR_BODY_BYTES, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream
 
 LOAD_SECONDS = 300.0
 """How long a request waits for the engine to load."""
-LIMITS = Limits(connect=5, retries=0)
+ENGINE_LIMITS = Limits(connect=5, retries=0)
 """An engine that does not answer is a dead one: it is waited for, not asked again."""
 
 
-DEFAULTS: ModelSettings = {"temperature": 0.2}
+DEFAULT_SETTINGS: ModelSettings = {"temperature": 0.2}
 """Small models wander at higher temperatures."""
 
 
-def _body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
+def _request_body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
     row = builtin_profiles()["llama.cpp"]
-    _only_text(call.messages)
-    return adjust(WIRES[row.wire].encode(call, row, origin), grammar=grammar)
+    _check_text_only(call.messages)
+    return adapt_body(WIRES[row.wire].encode(call, row, origin), grammar=grammar)
 
 
-def _only_text(messages: list[ModelMessage]) -> None:
+def _check_text_only(messages: list[ModelMessage]) -> None:
     """Here, where it is still called what it is to whoever asks, and not yet what it is on the engine's wire."""
     for part in (part for message in messages for part in message.parts):
         content = part.content if isinstance(part, UserPromptPart | ToolReturnPart) else None
-        for one in content if isinstance(content, list) else ():
-            if isinstance(one, Image | Audio | Video | File):
+        for entry in content if isinstance(content, list) else ():
+            if isinstance(entry, Image | Audio | Video | File):
                 raise RequestError(
-                    f"the embedded model does text only, so it cannot be shown {_SHOWN[type(one)]}; use a model that "
+                    f"the embedded model does text only, so it cannot be shown {_MEDIA_NAMES[type(entry)]}; use a model that "
                     "takes it, or put what it says into words",
                     kind="unsupported",
                     code="unsupported_by_embedded_model",
                 )
 
 
-_SHOWN = {Image: "an image", Audio: "a sound", Video: "a video", File: "a file"}
+_MEDIA_NAMES = {Image: "an image", Audio: "a sound", Video: "a video", File: "a file"}
 
 
-def embedded_warnings(call: ModelCall, own: ModelSettings | None, origin: Origin, grammar: str | None) -> list[str]:
+def embedded_warnings(
+    call: ModelCall, model_settings: ModelSettings | None, origin: Origin, grammar: str | None
+) -> list[str]:
     """One sentence for each setting, of the call or the model's own, that the engine cannot honour as given."""
     row = builtin_profiles()["llama.cpp"]
-    settings = merge_settings(DEFAULTS if own is None else own, call.settings)
+    settings = merge_settings(DEFAULT_SETTINGS if model_settings is None else model_settings, call.settings)
     fields = WIRES[row.wire].setting_fields(settings, row)
     try:
-        fields.body = adjust(fields.body, grammar=grammar)
+        fields.body = adapt_body(fields.body, grammar=grammar)
     except RequestError:
         return []
-    _claim_switch(fields)
+    _claim_thinking_switch(fields)
     return setting_warnings(fields, row, origin.model or row.title)
 
 
-def _claim_switch(fields: SettingFields) -> None:
+def _claim_thinking_switch(fields: SettingFields) -> None:
     """Record what is left of the settings when the body is adjusted: beside tools, levels come to a switch, which is on
     unless a setting switches it off."""
-    off = fields.settings.get("openai_reasoning_effort") == "none"
-    needless = not off and fields.settings.get("thinking") not in (False, "none")
+    is_off = fields.settings.get("openai_reasoning_effort") == "none"
+    is_left_on = not is_off and fields.settings.get("thinking") not in (False, "none")
     fields.writes = [
         write
         for write in fields.writes
-        if write.path not in ("reasoning_effort", "stream") and not (needless and write.setting == "thinking")
+        if write.path not in ("reasoning_effort", "stream") and not (is_left_on and write.setting == "thinking")
     ]
-    fields.thinking_at("chat_template_kwargs", before=True)
-    if off and "thinking" in fields.settings:
+    fields.set_thinking_paths("chat_template_kwargs", before=True)
+    if is_off and "thinking" in fields.settings:
         fields.withhold("openai_reasoning_effort", "chat_template_kwargs.enable_thinking", by=["thinking"])
         if fields.settings["thinking"] in (False, "none"):
             fields.withdraw(("chat_template_kwargs",), by=["openai_reasoning_effort"])
-    elif off:
+    elif is_off:
         fields.claim("openai_reasoning_effort", "chat_template_kwargs.enable_thinking")
 
 
@@ -96,18 +98,18 @@ class EmbeddedModel:
     """The engine's model, as something to ask."""
 
     def __init__(
-        self, engine: Engine | LentEngine, transport: UpstreamClient, settings: ModelSettings | None = None
+        self, engine: Engine | RemoteEngine, transport: UpstreamClient, settings: ModelSettings | None = None
     ) -> None:
         self.engine = engine
         self.name = engine.model.name
         self._profile = builtin_profiles()["llama.cpp"]
         self.origin = Origin("local", self._profile.wire, self.name)
-        self.settings: ModelSettings = settings if settings is not None else DEFAULTS
+        self.settings: ModelSettings = settings if settings is not None else DEFAULT_SETTINGS
         self._wire = WIRES[self._profile.wire]
         self._transport = transport
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return self.engine.state == "ready"
 
     async def start(self) -> None:
@@ -120,10 +122,10 @@ class EmbeddedModel:
         """Ask, now or when it is this call's turn. Raises `RequestError` for what this model cannot do."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings, stream=True)
-        data = msgspec.json.encode(_body(call, self.origin, self.engine.model.grammar))
+        data = msgspec.json.encode(_request_body(call, self.origin, self.engine.model.grammar))
         queue = self.engine.queue
-        if self.ready and queue.running < queue.slots and not queue.waiting:
-            await queue.enter()
+        if self.is_ready and queue.running < queue.slots and not queue.waiting:
+            await queue.acquire()
             try:
                 return await self._ask(data)
             except ModelError as error:
@@ -146,21 +148,23 @@ class EmbeddedModel:
                 # It closes the connection after a stream while it says that it will keep it.
                 "Connection": "close",
             }
-            response = await self._transport.open(f"{engine.base_url}{self._profile.path}", headers, body, LIMITS)
+            response = await self._transport.open(
+                f"{engine.base_url}{self._profile.path}", headers, body, ENGINE_LIMITS
+            )
             if response.status != 200:
-                raise ModelError(_explained(response.status, await response.read_all(MAX_ERROR_BODY)))
+                raise ModelError(_error_info(response.status, await response.read_all(MAX_ERROR_BODY_BYTES)))
         except BaseException:
-            self.engine.queue.leave()
+            self.engine.queue.release()
             raise
         decoder = self._wire.decoder(self._profile, self.origin, response.content_type)
         return _SlotStream(HTTPModelStream(response, decoder), self)
 
 
-def _explained(status: int, body: bytes) -> ErrorInfo:
+def _error_info(status: int, body: bytes) -> ErrorInfo:
     try:
-        return explain(status, msgspec.json.decode(body))
+        return explain_error(status, msgspec.json.decode(body))
     except msgspec.DecodeError:
-        return explain(status, body.decode("utf-8", "replace"))
+        return explain_error(status, body.decode("utf-8", "replace"))
 
 
 class _SlotStream:
@@ -199,7 +203,7 @@ class _SlotStream:
     def _release(self) -> None:
         if self._has_slot:
             self._has_slot = False
-            self._queue.leave()
+            self._queue.release()
 
 
 class _QueuedStream:
@@ -210,11 +214,11 @@ class _QueuedStream:
         self._body = body
         self._stream: ModelStream | None = None
         self._receive: ModelEventReceiver | None = None
-        self._before: list[ModelRead] = []
+        self._undelivered: list[ModelRead] = []
         """What came before anybody received."""
         self._paused = False
-        self._over = False
-        self._task = asyncio.create_task(self._wait_and_ask())
+        self._is_over = False
+        self._task = asyncio.create_task(self._wait_and_open())
 
     @property
     def queued(self) -> bool:
@@ -222,8 +226,8 @@ class _QueuedStream:
 
     def start(self, receive: ModelEventReceiver) -> None:
         self._receive = receive
-        before, self._before = self._before, []
-        for read in before:
+        undelivered, self._undelivered = self._undelivered, []
+        for read in undelivered:
             receive(read)
         if self._stream is not None:
             self._stream.start(receive)
@@ -241,24 +245,24 @@ class _QueuedStream:
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         if self._stream is not None:
             return self._stream.cancel(error)
-        if self._over:
+        if self._is_over:
             return []
-        self._over = True
+        self._is_over = True
         self._task.cancel()
         return Emitter(self._model.origin).end("cancelled" if error is None else "error", error)
 
-    async def _wait_and_ask(self) -> None:
+    async def _wait_and_open(self) -> None:
         try:
-            stream = await self._ask_until_reachable()
+            stream = await self._open_until_reachable()
         except PellucidError as error:
-            self._over = True
+            self._is_over = True
             self._deliver(Emitter(self._model.origin).end("error", error.info))
             return
         except Exception as fault:
-            self._over = True
+            self._is_over = True
             self._deliver(fault)
             return
-        if self._over:
+        if self._is_over:
             stream.cancel()
             return
         self._stream = stream
@@ -267,10 +271,10 @@ class _QueuedStream:
         if self._receive is not None:
             stream.start(self._receive)
 
-    async def _ask_until_reachable(self) -> ModelStream:
+    async def _open_until_reachable(self) -> ModelStream:
         for _ in range(4):
             try:
-                return await self._try()
+                return await self._open_once()
             except ModelError as error:
                 if error.info.code != "unreachable":
                     raise
@@ -279,15 +283,15 @@ class _QueuedStream:
             await asyncio.sleep(0.25)
         raise unreachable
 
-    async def _try(self) -> ModelStream:
+    async def _open_once(self) -> ModelStream:
         engine = self._model.engine
-        await engine.queue.enter(self._on_position)
-        if not self._model.ready:
+        await engine.queue.acquire(self._on_position)
+        if not self._model.is_ready:
             self._deliver([SideEvent("queue", "loading")])
             try:
-                await engine.ready(LOAD_SECONDS)
+                await engine.wait_ready(LOAD_SECONDS)
             except BaseException:
-                engine.queue.leave()
+                engine.queue.release()
                 raise
         return await self._model._ask(self._body)
 
@@ -298,4 +302,4 @@ class _QueuedStream:
         if self._receive is not None:
             self._receive(events)
         else:
-            self._before.append(events)
+            self._undelivered.append(events)

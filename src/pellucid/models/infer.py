@@ -20,7 +20,7 @@ from .google import GoogleModel
 from .groq import GroqModel
 from .huggingface import HuggingFaceModel
 from .mistral import MistralModel
-from .model import Asked
+from .model import ChatModel
 from .ollama import OllamaModel
 from .openai import OpenAIChatModel, OpenAIResponsesModel
 from .provider import ProviderModel
@@ -51,11 +51,11 @@ _CLASSES: tuple[type[ProviderModel], ...] = (
     OllamaModel,
 )
 
-_SAMPLES = {"gpt": "openai", "o": "openai", "claude": "anthropic", "gemini": "google", "command": "cohere"}
+_PROVIDER_OF_PREFIX = {"gpt": "openai", "o": "openai", "claude": "anthropic", "gemini": "google", "command": "cohere"}
 """How well-known models' names begin, for whoever forgets the provider."""
 
 
-def infer_model(spec: str | Asked, **options: Any) -> Asked:
+def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
     """The model that `spec` names; what is a model already is given back.
 
     `options` go to the model's class (`settings`, `transport`, `base_url` …). Raises `ConfigError` for a name that
@@ -65,9 +65,11 @@ def infer_model(spec: str | Asked, **options: Any) -> Asked:
         return spec
     provider, colon, name = spec.partition(":")
     if not (colon and name):
-        begins = provider.lower().partition("-")[0].rstrip("0123456789.")
-        sample = f"{_SAMPLES.get(begins, 'PROVIDER')}:{provider or 'MODEL'}"
-        raise ConfigError([f"model: {spec!r} does not say whose model it is; write it as PROVIDER:MODEL, say {sample}"])
+        prefix = provider.lower().partition("-")[0].rstrip("0123456789.")
+        example = f"{_PROVIDER_OF_PREFIX.get(prefix, 'PROVIDER')}:{provider or 'MODEL'}"
+        raise ConfigError(
+            [f"model: {spec!r} does not say whose model it is; write it as PROVIDER:MODEL, say {example}"]
+        )
     if provider == LOCAL:
         from .local import LocalModel
 
@@ -76,8 +78,12 @@ def infer_model(spec: str | Asked, **options: Any) -> Asked:
     row = rows.get(_ALIASES.get(provider, provider))
     if row is None:
         known = [*_ALIASES, *rows, LOCAL]
-        near = get_close_matches(provider, known, 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(set(known)))}"
+        close_matches = get_close_matches(provider, known, 3)
+        hint = (
+            f"did you mean {' or '.join(close_matches)}?"
+            if close_matches
+            else f"there are: {', '.join(sorted(set(known)))}"
+        )
         raise ConfigError([f"model: {spec!r}: there is no provider {provider!r}; {hint}"])
     return _class_for(row.name, rows)(name, profile=row, **options)
 

@@ -11,7 +11,7 @@ from ..local.supervise import Engine
 from ..parts import Origin
 from ..settings import ModelCall, ModelSettings
 from ..upstream import UpstreamClient
-from .door import Held, door
+from .door import PerLoop, shared_pool
 from .embedded import EmbeddedModel, embedded_warnings
 from .model import ModelStream
 
@@ -24,23 +24,23 @@ class LocalModel:
     ) -> None:
         self._path = Path(name).expanduser() if name.endswith(".gguf") else None
         try:
-            found = catalogue.DEFAULT if name == "default" else name
-            self._model = catalogue.Model.from_path(self._path) if self._path else catalogue.find(found)
+            model_name = catalogue.DEFAULT_MODEL if name == "default" else name
+            self._model = catalogue.Model.from_path(self._path) if self._path else catalogue.find_model(model_name)
         except LocalError as error:
             raise ConfigError([f"model: {error}"]) from error
         self.name = self._model.name
         self.origin = Origin("local", "openai_chat", self.name)
         self.settings = settings
         self._transport = transport
-        self._running = Held(self._start, self._stop)
+        self._embedded = PerLoop(self._start, self._stop)
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Ask, when the model is there. Raises `ModelError` where it cannot be fetched or started."""
         try:
-            running = await self._running.get()
+            embedded = await self._embedded.get()
         except LocalError as error:
             raise ModelError(error.info) from error
-        return await running.open(call)
+        return await embedded.open(call)
 
     def warnings(self, call: ModelCall) -> list[str]:
         """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
@@ -48,11 +48,11 @@ class LocalModel:
 
     async def aclose(self) -> None:
         """Stop the engine now."""
-        await self._running.aclose()
+        await self._embedded.aclose()
 
     async def _start(self) -> EmbeddedModel:
         weights = await fetch.fetch(self._model, path=self._path)
-        model = EmbeddedModel(Engine(self._model, weights), self._transport or await door(), self.settings)
+        model = EmbeddedModel(Engine(self._model, weights), self._transport or await shared_pool(), self.settings)
         await model.start()
         return model
 

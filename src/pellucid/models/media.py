@@ -30,17 +30,17 @@ from ..parts import (
     Video,
 )
 from ..settings import ModelCall
-from .model import Asked, ModelStream
+from .model import ChatModel, ModelStream
 
-MAX_BYTES = 20 * 1024 * 1024
+MAX_FILE_BYTES = 20 * 1024 * 1024
 """Of one file."""
 MAX_FILES, MAX_CALL_BYTES = 32, 64 * 1024 * 1024
 """Of one call, which sends them all."""
-SECONDS = 30.0
-REMEMBERED_BYTES, REMEMBERED_SECONDS = 64 * 1024 * 1024, 120.0
-REMEMBERED_URLS, MAX_URL = 4096, 2048
+FETCH_SECONDS = 30.0
+MAX_CACHED_BYTES, CACHE_SECONDS = 64 * 1024 * 1024, 120.0
+MAX_CHECKED_URLS, MAX_URL_LENGTH = 4096, 2048
 """Those that were judged; longer ones are judged each time."""
-JUDGE_SECONDS = 20.0
+CHECK_SECONDS = 20.0
 """For all that one call hands on."""
 
 _ACCEPT: dict[type[UserContent], tuple[str, ...]] = {
@@ -51,34 +51,34 @@ _ACCEPT: dict[type[UserContent], tuple[str, ...]] = {
 }
 
 
-class _Found(NamedTuple):
-    until: float
+class _FetchedFile(NamedTuple):
+    expires_at: float
     media_type: str
     data: str
     """In base64, as every wire carries it."""
-    size: int
+    size_bytes: int
     """In bytes, before that."""
 
 
-class Media:
+class MediaFetcher:
     """What was judged and fetched lately, for all models of a process."""
 
     def __init__(self, policy: EgressPolicy) -> None:
         self._policy = policy
-        self._remembered: dict[tuple[type[UserContent], str], _Found] = {}
-        self._size = 0
-        self._judged: dict[str, float] = {}
+        self._cache: dict[tuple[type[UserContent], str], _FetchedFile] = {}
+        self._cached_bytes = 0
+        self._allowed_until: dict[str, float] = {}
         """URLs that may be handed on, and until when that is held to be so."""
 
-    async def judge(self, urls: Iterable[str]) -> None:
+    async def check_urls(self, urls: Iterable[str]) -> None:
         """Raises `EgressError` for those of which one may not be handed on."""
         now = time.monotonic()
         try:
-            async with asyncio.timeout(JUDGE_SECONDS):
+            async with asyncio.timeout(CHECK_SECONDS):
                 for url in urls:
-                    if self._judged.get(url, 0.0) <= now:
-                        await self._policy.judge(url)
-                        self._keep(url, now + REMEMBERED_SECONDS)
+                    if self._allowed_until.get(url, 0.0) <= now:
+                        await self._policy.check_forwarded(url)
+                        self._remember_url(url, now + CACHE_SECONDS)
         except TimeoutError:
             raise EgressError(
                 "input: the hosts of its files could not be looked up in time",
@@ -95,46 +95,51 @@ class Media:
                 param="input",
             ) from error
 
-    def _keep(self, url: str, until: float) -> None:
-        self._judged.pop(url, None)
-        if len(self._judged) >= REMEMBERED_URLS:
-            del self._judged[next(iter(self._judged))]
-        if len(url) <= MAX_URL:
-            self._judged[url] = until
+    def _remember_url(self, url: str, expires_at: float) -> None:
+        self._allowed_until.pop(url, None)
+        if len(self._allowed_until) >= MAX_CHECKED_URLS:
+            del self._allowed_until[next(iter(self._allowed_until))]
+        if len(url) <= MAX_URL_LENGTH:
+            self._allowed_until[url] = expires_at
 
-    async def fetched(self, content: UserContent, url: str) -> _Found:
+    async def get_file(self, content: UserContent, url: str) -> _FetchedFile:
         """Raises `EgressError` for what may not or cannot be fetched."""
-        now, name = time.monotonic(), (type(content), url)
-        self._forget(now)
-        found = self._remembered.get(name)
-        if found is None:
+        now, key = time.monotonic(), (type(content), url)
+        self._evict(now)
+        file = self._cache.get(key)
+        if file is None:
             from ..egress.connector import fetch
 
-            fetched = await fetch(
-                self._policy, url, max_bytes=MAX_BYTES, seconds=SECONDS, accept=_ACCEPT[type(content)], param="input"
+            response = await fetch(
+                self._policy,
+                url,
+                max_bytes=MAX_FILE_BYTES,
+                timeout_seconds=FETCH_SECONDS,
+                accept=_ACCEPT[type(content)],
+                param="input",
             )
-            data = base64.b64encode(fetched.data).decode()
-            found = _Found(time.monotonic() + REMEMBERED_SECONDS, fetched.media_type, data, len(fetched.data))
-            before = self._remembered.pop(name, None)
-            self._size += len(data) - (len(before.data) if before is not None else 0)
-            self._remembered[name] = found
-            self._forget(now)
-        return found
+            data = base64.b64encode(response.data).decode()
+            file = _FetchedFile(time.monotonic() + CACHE_SECONDS, response.media_type, data, len(response.data))
+            replaced = self._cache.pop(key, None)
+            self._cached_bytes += len(data) - (len(replaced.data) if replaced is not None else 0)
+            self._cache[key] = file
+            self._evict(now)
+        return file
 
-    def _forget(self, now: float) -> None:
+    def _evict(self, now: float) -> None:
         """The oldest first: what is too old, and what is too much."""
-        while self._remembered:
-            name, oldest = next(iter(self._remembered.items()))
-            if oldest.until > now and self._size <= REMEMBERED_BYTES:
+        while self._cache:
+            key, oldest = next(iter(self._cache.items()))
+            if oldest.expires_at > now and self._cached_bytes <= MAX_CACHED_BYTES:
                 return
-            del self._remembered[name]
-            self._size -= len(oldest.data)
+            del self._cache[key]
+            self._cached_bytes -= len(oldest.data)
 
 
-class WithMedia:
+class MediaModel:
     """`inner`, asked with URLs that were judged; with `inline`, with data where a call has URLs."""
 
-    def __init__(self, inner: Asked, media: Media, *, inline: bool = False) -> None:
+    def __init__(self, inner: ChatModel, media: MediaFetcher, *, inline: bool = False) -> None:
         self.name = inner.name
         self.origin = inner.origin
         self.warnings = inner.warnings
@@ -144,46 +149,46 @@ class WithMedia:
 
     async def open(self, call: ModelCall) -> ModelStream:
         """Raises `EgressError` for what may not or cannot be fetched, and whatever the model raises."""
-        if self._inline and any(_names(part) for message in call.messages for part in message.parts):
-            call = replace(call, messages=await _Inlining(self._media).messages(call.messages))
-        if urls := _handed_on(call.messages):
-            await self._media.judge(urls)
+        if self._inline and any(_has_urls(part) for message in call.messages for part in message.parts):
+            call = replace(call, messages=await _Inliner(self._media).inline_messages(call.messages))
+        if urls := _forwarded_urls(call.messages):
+            await self._media.check_urls(urls)
         return await self._inner.open(call)
 
 
-class _Inlining:
+class _Inliner:
     """One call's files."""
 
-    def __init__(self, media: Media) -> None:
+    def __init__(self, media: MediaFetcher) -> None:
         self._media = media
-        self._files = 0
-        self._bytes = 0
+        self._file_count = 0
+        self._total_bytes = 0
 
-    async def messages(self, messages: list[ModelMessage]) -> list[ModelMessage]:
+    async def inline_messages(self, messages: list[ModelMessage]) -> list[ModelMessage]:
         return [
-            replace(message, parts=[await self._part(part) for part in message.parts])
-            if isinstance(message, ModelRequest) and any(map(_names, message.parts))
+            replace(message, parts=[await self._inline_part(part) for part in message.parts])
+            if isinstance(message, ModelRequest) and any(map(_has_urls, message.parts))
             else message
             for message in messages
         ]
 
-    async def _part(self, part: ModelRequestPart) -> ModelRequestPart:
-        if not _names(part):
+    async def _inline_part(self, part: ModelRequestPart) -> ModelRequestPart:
+        if not _has_urls(part):
             return part
-        return replace(part, content=[await self._content(one) for one in _contents(part)])
+        return replace(part, content=[await self._inline_content(content) for content in _contents(part)])
 
-    async def _content(self, content: Any) -> Any:
+    async def _inline_content(self, content: Any) -> Any:
         if not _is_url(content):
             return content
-        self._files += 1
-        self._check()
-        found = await self._media.fetched(content, content.url)
-        self._bytes += found.size
-        self._check()
-        return replace(content, url=None, media_type=found.media_type, data=found.data)
+        self._file_count += 1
+        self._check_limits()
+        file = await self._media.get_file(content, content.url)
+        self._total_bytes += file.size_bytes
+        self._check_limits()
+        return replace(content, url=None, media_type=file.media_type, data=file.data)
 
-    def _check(self) -> None:
-        if self._files > MAX_FILES or self._bytes > MAX_CALL_BYTES:
+    def _check_limits(self) -> None:
+        if self._file_count > MAX_FILES or self._total_bytes > MAX_CALL_BYTES:
             raise RequestError(
                 f"input: the files that it names by URL are too many for one request; there may be {MAX_FILES}, of "
                 f"{MAX_CALL_BYTES} bytes together",
@@ -198,23 +203,23 @@ def _contents(part: Any) -> list[Any]:
     return content if isinstance(content, list) else []
 
 
-def _names(part: Any) -> bool:
+def _has_urls(part: Any) -> bool:
     """Whether it names files by URL."""
     return any(map(_is_url, _contents(part)))
 
 
-def _handed_on(messages: list[ModelMessage]) -> list[str]:
+def _forwarded_urls(messages: list[ModelMessage]) -> list[str]:
     """The URLs in all places in which some provider takes one, each once."""
-    held = (
-        held
+    candidates = (
+        candidates
         for message in messages
         for part in message.parts
         for content in _contents(part)
         if type(content) in _ACCEPT
-        for held in (content.url, getattr(content, "file_id", None), content.data)
+        for candidates in (content.url, getattr(content, "file_id", None), content.data)
     )
     # Neither the name of a file nor base64 holds a colon.
-    return list(dict.fromkeys(url for url in held if url and ":" in url and url[:5].lower() != "data:"))
+    return list(dict.fromkeys(url for url in candidates if url and ":" in url and url[:5].lower() != "data:"))
 
 
 def _is_url(content: Any) -> bool:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ..errors import ErrorInfo, ModelError, RequestError
 from ..events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent
 from ..parts import Origin
-from ..providers.faults import fault_of_response
+from ..providers.faults import error_from_response
 from ..providers.frame_template import Template
 from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
@@ -32,7 +32,7 @@ from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..telemetry.names import UPSTREAM_ID_HEADERS
 from ..upstream import Limits, UpstreamClient, UpstreamResponse
-from .door import door
+from .door import shared_pool
 from .sigv4 import sign
 
 
@@ -43,9 +43,9 @@ class StreamReader:
         self._stream = stream
         self._started = False
         self._queue: deque[list[ModelEvent]] = deque()
-        self._fault: Exception | None = None
+        self._error: Exception | None = None
         self._is_complete = False
-        self._came = asyncio.Event()
+        self._has_news = asyncio.Event()
 
     async def read(self) -> list[ModelEvent] | None:
         """What came next; None after the end of the turn."""
@@ -53,35 +53,35 @@ class StreamReader:
             self._started = True
             self._stream.start(self._receive)
         while not self._queue:
-            if self._fault is not None:
-                raise self._fault
+            if self._error is not None:
+                raise self._error
             if self._is_complete:
                 return None
-            self._came.clear()
+            self._has_news.clear()
             self._stream.resume()
             if not self._queue:
-                await self._came.wait()
+                await self._has_news.wait()
         return self._queue.popleft()
 
     def cancel(self) -> None:
         """Stop now; whoever reads gets what has come, and then None. Idempotent."""
         self._stream.cancel()
         self._is_complete = True
-        self._came.set()
+        self._has_news.set()
 
     def _receive(self, events: ModelRead) -> None:
         if events is None:
             self._is_complete = True
         elif isinstance(events, Exception):
-            self._fault = events
+            self._error = events
         else:
             self._queue.append(events)
             self._is_complete = bool(events) and type(events[-1]) is ResponseEndEvent
             self._stream.pause()
-        self._came.set()
+        self._has_news.set()
 
 
-MAX_ERROR_BODY = 64 * 1024
+MAX_ERROR_BODY_BYTES = 64 * 1024
 
 
 ModelRead: TypeAlias = list[ModelEvent] | Exception | None
@@ -123,7 +123,7 @@ class ModelStream(Protocol):
         ...
 
 
-class Asked(Protocol):
+class ChatModel(Protocol):
     """Whatever can be asked for a turn: a model, the embedded one with the line before it, an agent."""
 
     name: str
@@ -144,7 +144,7 @@ class Request(NamedTuple):
     url: str
     headers: dict[str, str]
     body: dict[str, Any]
-    timeout: float | None
+    timeout_seconds: float | None
 
 
 class Model:
@@ -181,15 +181,15 @@ class Model:
         """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
         api_key = self.api_key()
         call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
-        url, headers, body, timeout = self.request(call, api_key)
+        url, headers, body, timeout_seconds = self.request(call, api_key)
         data = msgspec.json.encode(body)
         if self.profile.auth == "aws" and api_key is None:
             # In a thread: where the credentials come from, a request may be needed for them.
             headers = await asyncio.to_thread(sign, "POST", url, headers, data)
-        transport = self._transport or await door()
-        response = await transport.open(url, headers, data, self._limits, timeout)
-        if not 200 <= response.status < 300 or response.status in _WITHOUT_CONTENT:
-            raise ModelError(await _fault(response, self.name), _request_id(response))
+        transport = self._transport or await shared_pool()
+        response = await transport.open(url, headers, data, self._limits, timeout_seconds)
+        if not 200 <= response.status < 300 or response.status in _NO_CONTENT_STATUSES:
+            raise ModelError(await _response_error(response, self.name), _request_id(response))
         return HTTPModelStream(response, self._wire.decoder(self.profile, self.origin, response.content_type))
 
     @property
@@ -246,7 +246,7 @@ class TextReceiver(Protocol):
     """Receives the texts of deltas in place of their events."""
 
     @property
-    def waiting(self) -> Sized:
+    def pending_events(self) -> Sized:
         """What goes before the next delta. While there is any, events are received."""
         ...
 
@@ -264,7 +264,7 @@ class TextReceiver(Protocol):
         ...
 
 
-MAX_TEXTS = 16
+MAX_PENDING_TEXTS = 16
 """So many texts may be passed on before they are added."""
 
 
@@ -280,15 +280,15 @@ class HTTPModelStream:
         "_decoder",
         "_encode",
         "_is_cut",
+        "_is_over",
         "_last_read",
-        "_over",
+        "_pending_events",
+        "_pending_texts",
         "_receive",
         "_response",
         "_template",
         "_text_receiver",
-        "_texts",
-        "_tried",
-        "_waiting",
+        "_tried_template",
         "_write",
         "_write_all",
         "request_id",
@@ -302,19 +302,19 @@ class HTTPModelStream:
         self._response = response
         self._decoder = decoder
         self._receive: ModelEventReceiver | None = None
-        self._over = False
+        self._is_over = False
         self._text_receiver: TextReceiver | None = None
         self._template: Template | None = None
         """Of the reads on the text path; None while it is closed."""
-        self._tried: Template | None = None
+        self._tried_template: Template | None = None
         """With which it was opened, or was to be opened; None once it was closed."""
         self._encode: Callable[[str, int], Any]
         self._write: Callable[[Any], object]
         self._write_all: Callable[[list[Any]], object]
         self._is_cut = False
         """Whether the next read goes on within a frame."""
-        self._waiting: Sized
-        self._texts: list[tuple[str, int]] = []
+        self._pending_events: Sized
+        self._pending_texts: list[tuple[str, int]] = []
         """Those that are not added yet, and their times."""
         self._last_read = b""
 
@@ -324,36 +324,36 @@ class HTTPModelStream:
 
     def _open_text_path(self, like: ModelEvent) -> None:
         """If what follows the event `like` may take it."""
-        template = self._tried = self._decoder.text_template
+        template = self._tried_template = self._decoder.text_template
         receiver = self._text_receiver
-        if template is None or receiver is None or self._over or type(like) is not PartDeltaEvent:
+        if template is None or receiver is None or self._is_over or type(like) is not PartDeltaEvent:
             return
         writer = receiver.open_text(like)
         if writer is not None and self._response.redirect(self._text_received):
             self._template = template
             self._is_cut = self._decoder.holds_partial
             self._encode, self._write, self._write_all = writer
-            self._waiting = receiver.waiting
+            self._pending_events = receiver.pending_events
 
     def close_text_path(self) -> None:
         """Add what took it; what follows takes the ordinary way. Idempotent."""
         if self._template is not None:
-            self._template = self._tried = None
+            self._template = self._tried_template = None
             self._response.redirect(self.data_received)
             self._add_texts()
 
     def _add_texts(self) -> None:
-        texts, self._texts = self._texts, []
+        texts, self._pending_texts = self._pending_texts, []
         if texts and self._text_receiver is not None:
             self._decoder.add_text("".join([text for text, _ in texts]), self._last_read)
             self._text_receiver.add_texts(texts)
 
     def _text_received(self, data: bytes) -> None:
         """A read, while the text path is open: nearly always one delta."""
-        template, texts = self._template, self._texts
+        template, texts = self._template, self._pending_texts
         time_ms = time_ns() // 1_000_000
         try:
-            text = None if template is None or self._waiting or self._is_cut else template.text_of(data)
+            text = None if template is None or self._pending_events or self._is_cut else template.text_of(data)
         except Exception as fault:
             self._fail_text_path(fault)
             return
@@ -365,7 +365,7 @@ class HTTPModelStream:
         encode, write = self._encode, self._write
         try:
             write(encode(text, time_ms))
-            if len(texts) >= MAX_TEXTS:
+            if len(texts) >= MAX_PENDING_TEXTS:
                 self._add_texts()
         except BaseException as error:  # it is the receiver's, and not the transport's to handle
             self._fail_writing(error)
@@ -373,7 +373,7 @@ class HTTPModelStream:
     def _take_texts(self, data: bytes) -> bytes:
         """The deltas that `data` begins with take the text path; what follows them."""
         try:
-            if self._waiting:
+            if self._pending_events:
                 self.close_text_path()
                 return data
             texts, last, rest = self._decoder.texts_of(data)
@@ -384,11 +384,11 @@ class HTTPModelStream:
         if texts:
             self._last_read = last
             time_ms = time_ns() // 1_000_000
-            self._texts += [(text, time_ms) for text in texts]
+            self._pending_texts += [(text, time_ms) for text in texts]
             encode = self._encode
             try:
                 self._write_all([encode(text, time_ms) for text in texts])
-                if len(self._texts) >= MAX_TEXTS:
+                if len(self._pending_texts) >= MAX_PENDING_TEXTS:
                     self._add_texts()
             except BaseException as error:  # it is the receiver's, and not the transport's to handle
                 self._fail_writing(error)
@@ -411,21 +411,21 @@ class HTTPModelStream:
             self._text_receiver.fail_text(error)
 
     def pause(self) -> None:
-        if not self._over:
+        if not self._is_over:
             self._response.pause_reading()
 
     def resume(self) -> None:
-        if not self._over:
+        if not self._is_over:
             self._response.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         decoder = self._decoder
-        while data and not self._over:
+        while data and not self._is_over:
             if self._template is not None:
                 data = self._take_texts(data)
                 continue
             rest = b""
-            is_refused = self._tried is not None and decoder.text_template is self._tried
+            is_refused = self._tried_template is not None and decoder.text_template is self._tried_template
             try:
                 if self._text_receiver is None or is_refused:
                     events = decoder.feed(data)
@@ -433,11 +433,11 @@ class HTTPModelStream:
                     events, rest = decoder.feed_until_text(data)
                 if events and type(events[-1]) is ErrorEvent:
                     # Nothing that could follow an error would be shown.
-                    self._over = True
+                    self._is_over = True
                     self._response.close()
                     events += decoder.end("cancelled")
                 elif decoder.done:
-                    self._over = True
+                    self._is_over = True
                     self._response.finish()
                     events += decoder.end()
             except Exception as fault:
@@ -445,16 +445,16 @@ class HTTPModelStream:
                 return
             if events and self._receive is not None:
                 self._receive(events)
-                if decoder.text_template is not self._tried:
+                if decoder.text_template is not self._tried_template:
                     self._open_text_path(events[-1])
             data = rest
 
     def body_ended(self, error: ErrorInfo | None) -> None:
-        if not self._over and self._receive is not None:
+        if not self._is_over and self._receive is not None:
             # What came is kept; the turn ends as its protocol's own kind of error.
             try:
                 self.close_text_path()
-                self._over = True
+                self._is_over = True
                 events = self._decoder.end() if error is None else self._decoder.end("error", error)
             except Exception as fault:
                 self._fail(fault)
@@ -462,15 +462,15 @@ class HTTPModelStream:
             self._receive(events)
 
     def _fail(self, fault: Exception) -> None:
-        self._over = True
+        self._is_over = True
         self._response.close()
         if self._receive is not None:
             self._receive(fault)
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
         self.close_text_path()
-        if not self._over:
-            self._over = True
+        if not self._is_over:
+            self._is_over = True
             self._response.close()
         return self._decoder.end("cancelled" if error is None else "error", error)
 
@@ -479,20 +479,22 @@ def _request_id(response: UpstreamResponse) -> str | None:
     return next((response.headers[name] for name in UPSTREAM_ID_HEADERS if name in response.headers), None)
 
 
-_WITHOUT_CONTENT = (204, 205)
+_NO_CONTENT_STATUSES = (204, 205)
 """Success, and that was all."""
 
 
-async def _fault(response: UpstreamResponse, model: str) -> ErrorInfo:
+async def _response_error(response: UpstreamResponse, model: str) -> ErrorInfo:
     status = response.status
     if status < 400:
         response.close()
-        where = response.headers.get("Location") if status >= 300 else None
-        if where is not None:
+        location = response.headers.get("Location") if status >= 300 else None
+        if location is not None:
             message = f"the upstream answered {status}, a redirect; its base_url must be where that leads"
-            return ErrorInfo("model_error", message, code="redirect", status=status, said=where)
-        why = "which says that there is no content" if status in _WITHOUT_CONTENT else "which is no answer to this"
-        message = f"the upstream answered {status}, {why}; its base_url must be that of an API for models"
+            return ErrorInfo("model_error", message, code="redirect", status=status, upstream_message=location)
+        reason = (
+            "which says that there is no content" if status in _NO_CONTENT_STATUSES else "which is no answer to this"
+        )
+        message = f"the upstream answered {status}, {reason}; its base_url must be that of an API for models"
         return ErrorInfo("model_error", message, code="not_an_answer", status=status)
-    fault = fault_of_response(status, await response.read_all(MAX_ERROR_BODY), model)
+    fault = error_from_response(status, await response.read_all(MAX_ERROR_BODY_BYTES), model)
     return replace(fault, retry_after=response.retry_after)

@@ -14,7 +14,7 @@ from ..errors import ConfigError, RequestError
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles, tags_mistakes
 from ..settings import ModelSettings
-from ..text import meant
+from ..text import did_you_mean
 from ..upstream import Limits, UpstreamClient
 from .model import Model
 
@@ -46,21 +46,21 @@ class ProviderModel(Model):
         account, where signatures of several are about. `thinking_tags`: the markers around reasoning in text, in place
         of the row's: a pair, or the name of a family. Raises `ConfigError` for a row or markers that cannot be.
         """
-        row = _row(type(self), profile).for_model(model_name)
+        row = _profile_of(type(self), profile).for_model(model_name)
         if thinking_tags is not None:
             mistakes = tags_mistakes(thinking_tags)
             if mistakes:
                 raise ConfigError([f"thinking_tags: {mistake}" for mistake in mistakes])
             row = replace(row, tags=thinking_tags)
         address = _from_environment(row.base_url_env)
-        named = base_url or (address and address.rstrip("/") + row.base_url_env_path)
-        self._elsewhere = named is not None
+        custom_base_url = base_url or (address and address.rstrip("/") + row.base_url_env_path)
+        self._has_custom_base_url = custom_base_url is not None
         """Whether it may be somebody else's server, which may want no key."""
         super().__init__(
             model_name,
             row,
             transport,
-            base_url=named,
+            base_url=custom_base_url,
             api_key=api_key,
             account=account,
             settings=settings,
@@ -75,15 +75,20 @@ class ProviderModel(Model):
 
     def api_key(self) -> str | None:
         row = self.profile
-        found = self._api_key or _from_environment(row.api_key_env)
-        if found is None and row.api_key_env and row.auth not in ("optional", "none", "aws") and not self._elsewhere:
+        key = self._api_key or _from_environment(row.api_key_env)
+        if (
+            key is None
+            and row.api_key_env
+            and row.auth not in ("optional", "none", "aws")
+            and not self._has_custom_base_url
+        ):
             raise RequestError(
                 f"{row.title} needs an API key: set the environment variable {' or '.join(row.api_key_env)}, "
                 f"or give the model an api_key",
                 kind="unauthorized",
                 code="missing_api_key",
             )
-        return found
+        return key
 
 
 def _from_environment(names: tuple[str, ...]) -> str | None:
@@ -91,15 +96,15 @@ def _from_environment(names: tuple[str, ...]) -> str | None:
     return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
 
 
-def _row(model: type[ProviderModel], given: Profile | str | None) -> Profile:
+def _profile_of(model: type[ProviderModel], profile: Profile | str | None) -> Profile:
     rows = builtin_profiles()
-    name = next(iter(model.profile_names), None) if given is None else given
+    name = next(iter(model.profile_names), None) if profile is None else profile
     if name is None:
         raise ConfigError([f"profile: it is missing; {model.__name__} needs a profile, or the name of one that ships"])
     row = rows.get(name) if isinstance(name, str) else name
     wires = list(dict.fromkeys(rows[own].wire for own in model.profile_names))
     if row is None:
-        raise ConfigError([f"profile: there is no profile {name!r}; {meant(name, rows)}"])
+        raise ConfigError([f"profile: there is no profile {name!r}; {did_you_mean(name, rows)}"])
     if wires and row.wire not in wires:
         raise ConfigError(
             [f"profile: {row.name!r} is of the wire {row.wire}, and {model.__name__} speaks {' or '.join(wires)}"]

@@ -26,13 +26,13 @@ _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(
 
 def region_of(url: str, environ: Mapping[str, str] = os.environ) -> str:
     """The region that a request goes to: the host's name has it, or else the environment."""
-    found = _HOST.search(urlsplit(url).hostname or "")
-    if found:
-        return found[1]
+    match = _HOST.search(urlsplit(url).hostname or "")
+    if match:
+        return match[1]
     return environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
 
 
-def address(region: str) -> str:
+def endpoint_url(region: str) -> str:
     """Where Bedrock's models are in a region."""
     return f"https://bedrock-runtime.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
 
@@ -60,11 +60,13 @@ def sign(
             kind="unauthorized",
             code="missing_api_key",
         ) from error
-    found = _credentials() if credentials is None else credentials
+    resolved_credentials = _credentials() if credentials is None else credentials
     # A proxy may change these on the way, and what was signed must arrive as it was.
-    signed = {name: value for name, value in headers.items() if name.lower() not in ("accept-encoding", "connection")}
-    request: Any = AWSRequest(method, url, signed, body)
-    SigV4Auth(found, SERVICE, region or region_of(url)).add_auth(request)
+    signed_headers = {
+        name: value for name, value in headers.items() if name.lower() not in ("accept-encoding", "connection")
+    }
+    request: Any = AWSRequest(method, url, signed_headers, body)
+    SigV4Auth(resolved_credentials, SERVICE, region or region_of(url)).add_auth(request)
     return {**headers, **dict(request.headers.items())}
 
 
@@ -72,24 +74,24 @@ def _credentials() -> Credentials:
     from botocore.exceptions import BotoCoreError
 
     try:
-        found = _session().get_credentials()
+        credentials = _session().get_credentials()
         # Those of a role expire, and are renewed by asking for them.
-        found = found.get_frozen_credentials() if found is not None else None
+        credentials = credentials.get_frozen_credentials() if credentials is not None else None
     except BotoCoreError as error:
         raise RequestError(
             "Amazon Bedrock: the AWS credentials cannot be read",
             kind="unauthorized",
             code="missing_api_key",
-            said=str(error),
+            upstream_message=str(error),
         ) from error
-    if found is None:
+    if credentials is None:
         raise RequestError(
             "Amazon Bedrock needs a key in AWS_BEARER_TOKEN_BEDROCK, or AWS credentials (AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role); there are none",
             kind="unauthorized",
             code="missing_api_key",
         )
-    return found
+    return credentials
 
 
 @cache

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from ..errors import ErrorInfo, ErrorKind
 
 
-class ErrorForm(Protocol):
+class ErrorFormat(Protocol):
     """How a protocol says what was wrong (a module of `protocols`)."""
 
     def error_body(self, error: ErrorInfo, /) -> dict[str, Any] | str:
@@ -63,4 +63,9 @@ def status_of(error: ErrorInfo) -> int:
 
 def error_object(error: ErrorInfo, types: Mapping[ErrorKind, str]) -> dict[str, Any]:
     """`{message, type, param, code}`, as OpenAI writes an error."""
-    return {"message": error.told, "type": types[error.kind], "param": error.param, "code": error.code or error.kind}
+    return {
+        "message": error.full_message,
+        "type": types[error.kind],
+        "param": error.param,
+        "code": error.code or error.kind,
+    }

@@ -10,52 +10,54 @@ from typing import Any, Literal, NoReturn
 
 from ..errors import RequestError
 from ..settings import ToolChoice, ToolDefinition
-from ..text import brief
+from ..text import truncate
 
 Mode = Literal["auto", "none", "required"]
 MODES: tuple[Mode, ...] = ("auto", "none", "required")
 
 
-def offered(own: Sequence[ToolDefinition], server: Sequence[ToolDefinition]) -> tuple[ToolDefinition, ...]:
-    names = {tool.name for tool in own}
-    return (*own, *(tool for tool in server if tool.name not in names))
+def merge_tools(
+    client_tools: Sequence[ToolDefinition], server_tools: Sequence[ToolDefinition]
+) -> tuple[ToolDefinition, ...]:
+    names = {tool.name for tool in client_tools}
+    return (*client_tools, *(tool for tool in server_tools if tool.name not in names))
 
 
-def any_of(tools: tuple[ToolDefinition, ...], mode: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
+def choose_from_all(tools: tuple[ToolDefinition, ...], mode: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """All of them, in this mode; None is `auto`. Raises `RequestError`."""
     if mode == "required" and not tools:
-        wrong_choice("'required', but there are no tools")
-    return tools, ToolChoice(_mode(mode, ""))
+        reject_choice("'required', but there are no tools")
+    return tools, ToolChoice(_checked_mode(mode, ""))
 
 
-def just(tools: tuple[ToolDefinition, ...], name: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
+def require_tool(tools: tuple[ToolDefinition, ...], name: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """This one must be called. Raises `RequestError`."""
-    return tools, ToolChoice("required", (_named(tools, name),))
+    return tools, ToolChoice("required", (_checked_name(tools, name),))
 
 
-def allowed(
+def restrict_tools(
     tools: tuple[ToolDefinition, ...], names: Sequence[Any], mode: Any, field: str = ""
 ) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """These alone, in this mode, which stands at `tool_choice{field}.mode`. Raises `RequestError`."""
-    how = _mode(mode, f"{field}.mode")
-    chosen = {_named(tools, name) for name in names}
-    return tuple(tool for tool in tools if tool.name in chosen), ToolChoice(how)
+    checked_mode = _checked_mode(mode, f"{field}.mode")
+    chosen = {_checked_name(tools, name) for name in names}
+    return tuple(tool for tool in tools if tool.name in chosen), ToolChoice(checked_mode)
 
 
-def wrong_choice(what: str, field: str = "") -> NoReturn:
-    raise RequestError(f"tool_choice{field}: {what}", code="invalid_value", param=f"tool_choice{field}")
+def reject_choice(problem: str, field: str = "") -> NoReturn:
+    raise RequestError(f"tool_choice{field}: {problem}", code="invalid_value", param=f"tool_choice{field}")
 
 
-def _mode(mode: Any, field: str) -> Mode:
+def _checked_mode(mode: Any, field: str) -> Mode:
     known = next((known for known in MODES if known == ("auto" if mode is None else mode)), None)
     if known is None:
-        wrong_choice("must be 'auto', 'none' or 'required'", field)
+        reject_choice("must be 'auto', 'none' or 'required'", field)
     return known
 
 
-def _named(tools: tuple[ToolDefinition, ...], name: Any) -> str:
+def _checked_name(tools: tuple[ToolDefinition, ...], name: Any) -> str:
     names = {tool.name for tool in tools}
     if not isinstance(name, str) or name not in names:
-        there = ", ".join(sorted(names)) or "none"
-        wrong_choice(f"there is no tool named {brief(name)!r} in tools (there are: {there})")
+        available = ", ".join(sorted(names)) or "none"
+        reject_choice(f"there is no tool named {truncate(name)!r} in tools (there are: {available})")
     return name

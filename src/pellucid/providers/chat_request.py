@@ -29,12 +29,12 @@ from ..parts import (
 )
 from ..settings import ModelCall, OutputFormat
 from . import history
-from .effort import thinking_off
+from .effort import is_thinking_off
 from .profile import Profile
 from .setting_fields import Body, SettingFields, Settings
 
 
-class Answer(NamedTuple):
+class AssistantMessage(NamedTuple):
     """What of an earlier answer may be sent."""
 
     parts: list[ModelResponsePart]
@@ -56,16 +56,16 @@ class Answer(NamedTuple):
     ) -> list[Body]:
         """Its content in the order in which it came, for wires on which that is a list. What only its maker understands
         goes back as it came."""
-        found: list[Body] = []
+        chunks: list[Body] = []
         for part in self.parts:
             match part:
                 case ThinkingPart():
-                    found += thinking(part)
+                    chunks += thinking(part)
                 case TextPart() | RefusalPart():
-                    found += text(part)
+                    chunks += text(part)
                 case OpaquePart() if isinstance(part.native, dict) and isinstance(part.native.get("type"), str):
-                    found.append(part.native)
-        return found
+                    chunks.append(part.native)
+        return chunks
 
 
 def tool_call(part: ToolCallPart) -> Body:
@@ -84,7 +84,7 @@ class ChatMessages:
     """How a wire writes its messages."""
 
     user: Callable[[UserPromptPart], Body]
-    answer: Callable[[Answer], Body]
+    answer: Callable[[AssistantMessage], Body]
     """An earlier answer, but for its role; empty when there is nothing to say."""
     tool_call: Callable[[ToolCallPart], Body] = tool_call
     tool_result: Callable[[str, str, str], Body] = tool_result
@@ -93,23 +93,23 @@ class ChatMessages:
     def write(self, call: ModelCall, row: Profile, target: Origin) -> list[Body]:
         """The messages of a request. Raises `RequestError` for what the wire cannot carry."""
         messages: list[Body] = []
-        for message in history.settled(call.messages):
+        for message in history.repair_calls(call.messages):
             if isinstance(message, ModelRequest):
                 messages += self._request(message, row)
-            elif said := self._answer(message, row, target, thinking_off(call.settings)):
-                messages.append({"role": "assistant"} | said)
+            elif message_body := self._answer(message, row, target, is_thinking_off(call.settings)):
+                messages.append({"role": "assistant"} | message_body)
         return messages
 
-    def _answer(self, response: ModelResponse, row: Profile, target: Origin, off: bool) -> Body:
-        parts = history.parts_to_send(response, target, row, thinking_off=off)
+    def _answer(self, response: ModelResponse, row: Profile, target: Origin, thinking_off: bool) -> Body:
+        parts = history.parts_to_send(response, target, row, thinking_off=thinking_off)
         calls = [self.tool_call(part) for part in parts if isinstance(part, ToolCallPart)]
-        return self.answer(Answer(parts, calls, row, off))
+        return self.answer(AssistantMessage(parts, calls, row, thinking_off))
 
     def _request(self, message: ModelRequest, row: Profile) -> list[Body]:
         out: list[Body] = []
         if message.instructions:
             out.append({"role": row.system_role, "content": message.instructions})
-        for part in history.in_words(message.parts):
+        for part in history.results_as_text(message.parts):
             match part:
                 case SystemPromptPart():
                     role = part.role if row.system_role == "developer" else "system"
@@ -125,7 +125,7 @@ class ChatMessages:
         return out
 
 
-def stream_if_asked(stream: bool, row: Profile) -> Body:
+def stream_flag(stream: bool, row: Profile) -> Body:
     """`stream`, as most wires have it: it is said only to ask for it."""
     return {"stream": True} if stream else {}
 
@@ -136,7 +136,7 @@ class ChatRequest:
 
     settings: Callable[[Profile], Mapping[str, str]]
     """Settings that are sent as they are: each one's path in the body."""
-    own: Mapping[str, str] = field(default_factory=dict)
+    provider_settings: Mapping[str, str] = field(default_factory=dict)
     """Those of the wire's maker, which win; a row that has others says so."""
     thinking: Callable[[SettingFields, Profile], None]
     """Writes how the model is to think."""
@@ -145,7 +145,7 @@ class ChatRequest:
     messages: Callable[[ModelCall, Profile, Origin], list[Body]]
     tools: Callable[[ModelCall], Body]
     output: Callable[[OutputFormat], Body]
-    stream: Callable[[bool, Profile], Body] = stream_if_asked
+    stream: Callable[[bool, Profile], Body] = stream_flag
 
     def encode(self, call: ModelCall, row: Profile, target: Origin) -> Body:
         """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
@@ -158,7 +158,7 @@ class ChatRequest:
         """The fields of the body that come from settings."""
         fields = SettingFields(settings)
         self._write_settings(fields, row, {})
-        if thinking_off(settings):
+        if is_thinking_off(settings):
             fields.claim_history(row)
         return fields
 
@@ -167,7 +167,7 @@ class ChatRequest:
         fields.put_all(self.settings(row))
         fields.body |= others
         self.thinking(fields, row)
-        fields.put_all(row.own or self.own, skip_none=True)
+        fields.put_all(row.own or self.provider_settings, skip_none=True)
         self.finish(fields, row)
         fields.put_extra_body()
 

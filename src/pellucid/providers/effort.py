@@ -9,11 +9,11 @@ from ..settings import EFFORTS, nearest_effort
 from .profile import Profile
 
 
-def thinking_off(settings: Mapping[str, Any]) -> bool:
+def is_thinking_off(settings: Mapping[str, Any]) -> bool:
     return settings.get("thinking") in (False, "none")
 
 
-def asked_effort(settings: Mapping[str, Any], row: Profile) -> str | None:
+def requested_effort(settings: Mapping[str, Any], row: Profile) -> str | None:
     """The row's nearest word for the level asked for; None to say nothing."""
     level = settings.get("thinking")
     if level is None:
@@ -23,12 +23,12 @@ def asked_effort(settings: Mapping[str, Any], row: Profile) -> str | None:
     return nearest_effort(level or "none", row.efforts)
 
 
-def levels_at(row: Profile, path: str) -> tuple[str, ...]:
+def effort_paths(row: Profile, path: str) -> tuple[str, ...]:
     """`path`, if the row has any word for a level to send there."""
     return (path,) if row.effort_on or any(effort in EFFORTS for effort in row.efforts) else ()
 
 
-def may_sample(row: Profile, effort: str | None) -> bool:
+def accepts_sampling(row: Profile, effort: str | None) -> bool:
     """Whether a model that is asked for this effort can also be told how to choose its tokens."""
     if row.sampling == "without_thinking":
         return effort in (None, "none")

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ..errors import ErrorInfo, ErrorKind
-from .fitting import loose_json
+from .fitting import decode_lenient_json
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {
     400: "invalid_request",
@@ -40,7 +40,7 @@ _KIND_OF_STATUS: dict[int, ErrorKind] = {
 }
 
 # Words that providers use for the type or code of an error object in a stream, where no status tells.
-_KIND_OF_WORD: dict[str, ErrorKind] = {
+_KIND_OF_TYPE: dict[str, ErrorKind] = {
     "invalid_request_error": "invalid_request",
     "invalid_request": "invalid_request",
     "BadRequestError": "invalid_request",
@@ -57,11 +57,11 @@ _KIND_OF_WORD: dict[str, ErrorKind] = {
     "timeout": "timeout",
 }
 
-_NO_MODEL = "model_not_found"
+_MODEL_NOT_FOUND = "model_not_found"
 
 # --- our sentences -----------------------------------------------------------------------------------------------
 
-_OF_KIND: dict[ErrorKind, str] = {
+_MESSAGE_OF_KIND: dict[ErrorKind, str] = {
     "invalid_request": "the upstream refused the request",
     "not_found": "the upstream did not find what it was asked for",
     "too_large": "the request is too large for the upstream",
@@ -71,14 +71,14 @@ _OF_KIND: dict[ErrorKind, str] = {
     "unsupported": "the upstream's model cannot do what it was asked for",
 }
 
-_OF_STATUS = {
+_MESSAGE_OF_STATUS = {
     401: "the upstream refused the credentials",
     402: "the upstream wants payment from the gateway's account",
     403: "the upstream forbids this to the gateway's account",
     408: "the upstream did not get the request in time",
 }
 
-_OF_CODE = {
+_MESSAGE_OF_CODE = {
     "context_length_exceeded": "the conversation is too long for the upstream's model",
     "insufficient_quota": "the gateway's account at the upstream has no quota left",
 }
@@ -86,31 +86,31 @@ _OF_CODE = {
 TURN_FAILED = "the upstream's model ended its turn with an error"
 
 
-def our_words(kind: ErrorKind, status: int | None = None, code: str | None = None) -> str:
+def describe_error(kind: ErrorKind, status: int | None = None, code: str | None = None) -> str:
     """The sentence for what an upstream reported, with the status and not a word of the upstream's."""
-    known = _OF_CODE.get(code or "") or _OF_STATUS.get(status or 0) or _OF_KIND.get(kind)
+    known = _MESSAGE_OF_CODE.get(code or "") or _MESSAGE_OF_STATUS.get(status or 0) or _MESSAGE_OF_KIND.get(kind)
     if status is None:
         return known or "the upstream reported an error"
     return f"{known or 'the upstream failed'} (status {status})"
 
 
-def turn_failed(reason: str | None) -> ErrorInfo:
+def turn_failed_error(reason: str | None) -> ErrorInfo:
     """A model's turn ended for a reason that means failure, and nothing was said about it but that."""
-    return ErrorInfo("model_error", TURN_FAILED, code=a_word(reason), said=reason)
+    return ErrorInfo("model_error", TURN_FAILED, code=as_code(reason), upstream_message=reason)
 
 
-def beginning(data: bytes) -> str:
+def quote_start(data: bytes) -> str:
     """How bytes begin that are not understood, to be quoted."""
     return repr(data[:80].decode("utf-8", "replace"))
 
 
-_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/#@+-]{0,99}").fullmatch
-_PATH = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$.:/\[\]'\"@+-]{0,199}").fullmatch
+_is_word = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/#@+-]{0,99}").fullmatch
+_is_path = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$.:/\[\]'\"@+-]{0,199}").fullmatch
 
 
-def a_word(text: str | None) -> str | None:
+def as_code(text: str | None) -> str | None:
     """A provider's code, if it is one word as programs use them, and no sentence."""
-    return text if text is not None and _WORD(text) else None
+    return text if text is not None and _is_word(text) else None
 
 
 def kind_of_status(status: int) -> ErrorKind:
@@ -124,25 +124,25 @@ def kind_of_status(status: int) -> ErrorKind:
 # --- their answers -----------------------------------------------------------------------------------------------
 
 
-def fault_of_response(status: int, body: bytes, model: str | None = None) -> ErrorInfo:
+def error_from_response(status: int, body: bytes, model: str | None = None) -> ErrorInfo:
     """What an HTTP response that is not a success means. Bodies may be JSON in any of the known forms, or not JSON.
 
     `model` is what was asked for, to be named where the upstream does not find it.
     """
     try:
-        value = loose_json(body)
+        value = decode_lenient_json(body)
     except ValueError:
-        value = _words(body.decode("utf-8", "replace"))
-    info = fault_of_value(value, status)
+        value = _text_of_body(body.decode("utf-8", "replace"))
+    info = error_from_value(value, status)
     if info.kind == "not_found" and model is not None:
-        info = _not_found(info, status, model)
+        info = _with_model_not_found(info, status, model)
     return info
 
 
-def _not_found(info: ErrorInfo, status: int, model: str) -> ErrorInfo:
-    if info.code == _NO_MODEL or re.search(rf"(?<!\w){re.escape(model)}(?!\w)", info.said or ""):
+def _with_model_not_found(info: ErrorInfo, status: int, model: str) -> ErrorInfo:
+    if info.code == _MODEL_NOT_FOUND or re.search(rf"(?<!\w){re.escape(model)}(?!\w)", info.upstream_message or ""):
         message = f"the upstream knows no model {model!r} (status {status})"
-        return msgspec.structs.replace(info, message=message, code=info.code or _NO_MODEL)
+        return msgspec.structs.replace(info, message=message, code=info.code or _MODEL_NOT_FOUND)
     if isinstance(info.native, dict | list):
         message = f"the upstream did not find something that was asked for, perhaps the model {model!r}"
     else:
@@ -150,57 +150,61 @@ def _not_found(info: ErrorInfo, status: int, model: str) -> ErrorInfo:
     return msgspec.structs.replace(info, message=f"{message} (status {status})")
 
 
-def fault_of_value(value: Any, status: int | None = None) -> ErrorInfo:
+def error_from_value(value: Any, status: int | None = None) -> ErrorInfo:
     """What an error object means: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}`, `[{"error": …}]`, or text."""
-    fault = _innermost(value)
+    error_object = _unwrap_error(value)
     code = param = None
-    words: list[str] = []
-    if isinstance(fault, dict):
-        said = _first_text(fault, "message", "Message", "status_msg", "msg", "detail", "error", "type") or ""
-        codes = [text for name in _CODES if (text := _first_text(fault, name)) is not None]
-        code = next(filter(a_word, codes), None)
-        words = [str(fault.get(name)) for name in ("code", "type", "status")]
-        if status is None and len(words[0]) == 3 and words[0].isdecimal() and 400 <= int(words[0]) < 600:
-            status = int(words[0])
-        param = _first_text(fault, "param")
+    type_words: list[str] = []
+    if isinstance(error_object, dict):
+        upstream_message = (
+            _first_text(error_object, "message", "Message", "status_msg", "msg", "detail", "error", "type") or ""
+        )
+        codes = [text for name in _CODE_FIELDS if (text := _first_text(error_object, name)) is not None]
+        code = next(filter(as_code, codes), None)
+        type_words = [str(error_object.get(name)) for name in ("code", "type", "status")]
+        if status is None and len(type_words[0]) == 3 and type_words[0].isdecimal() and 400 <= int(type_words[0]) < 600:
+            status = int(type_words[0])
+        param = _first_text(error_object, "param")
         # OpenRouter says that somebody failed, and hides away what they said.
-        metadata = fault.get("metadata")
-        behind = _first_text(metadata, "raw") if isinstance(metadata, dict) else None
-        sentences = [text for text in codes[:1] if not a_word(text)]
-        if param is not None and not _PATH(param):
+        metadata = error_object.get("metadata")
+        inner_message = _first_text(metadata, "raw") if isinstance(metadata, dict) else None
+        sentences = [text for text in codes[:1] if not as_code(text)]
+        if param is not None and not _is_path(param):
             sentences, param = [*sentences, param], None
-        said = ": ".join(dict.fromkeys(text for text in (said, *sentences, behind) if text))
+        upstream_message = ": ".join(
+            dict.fromkeys(text for text in (upstream_message, *sentences, inner_message) if text)
+        )
     else:
-        said = str(fault or "")
-    known = [_KIND_OF_WORD[word] for word in words if word in _KIND_OF_WORD]
+        upstream_message = str(error_object or "")
+    known = [_KIND_OF_TYPE[word] for word in type_words if word in _KIND_OF_TYPE]
     kind: ErrorKind = kind_of_status(status) if status is not None else known[0] if known else "model_error"
-    if kind in _MAY_BE_TOO_LONG and status not in _OF_STATUS and _SAYS_TOO_LONG(said):
-        kind, code = _MAY_BE_TOO_LONG[kind], TOO_LONG
-    if code == _NO_MODEL and kind == "invalid_request":
+    if kind in _KIND_IF_TOO_LONG and status not in _MESSAGE_OF_STATUS and _find_too_long(upstream_message):
+        kind, code = _KIND_IF_TOO_LONG[kind], CONTEXT_LENGTH_EXCEEDED
+    if code == _MODEL_NOT_FOUND and kind == "invalid_request":
         kind = "not_found"
     return ErrorInfo(
         kind=kind,
-        message=our_words(kind, status, code),
+        message=describe_error(kind, status, code),
         code=code,
         param=param,
         status=status,
         native=value,
-        said=said or None,
+        upstream_message=upstream_message or None,
     )
 
 
-_CODES = ("code", "status", "type", "status_code")
+_CODE_FIELDS = ("code", "status", "type", "status_code")
 
-TOO_LONG = "context_length_exceeded"
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 """The code of an error that says that a conversation does not fit into the model's context, whatever its provider calls
 it: most have no code for it, but a sentence."""
 
-_MAY_BE_TOO_LONG: dict[ErrorKind, ErrorKind] = {
+_KIND_IF_TOO_LONG: dict[ErrorKind, ErrorKind] = {
     "invalid_request": "invalid_request",
     "too_large": "too_large",
     "model_error": "invalid_request",  # of servers that say 500 for it, or say it in a stream
 }
-_SAYS_TOO_LONG = re.compile(
+_find_too_long = re.compile(
     r"(?:prompt|input|request|message|conversation)s? (?:\([^)]*\) )?(?:is |are |was |were )?too (?:long|large)\b"
     r"|(?:exceed|larger|longer|greater|too large|too small|maximum|only|full|overflow)[^.]{0,60}\bcontext"
     r"|\bcontext[ _](?:length|size|window|limit)[^.]{0,60}(?:exceed|full|overflow|too small)"
@@ -213,14 +217,14 @@ _SAYS_TOO_LONG = re.compile(
 ).search
 
 
-def _innermost(value: Any) -> Any:
+def _unwrap_error(value: Any) -> Any:
     """The object or the text that says it, out of what it is wrapped in."""
     for _ in range(4):
         if isinstance(value, list) and value:
             value = value[0]
         elif isinstance(value, dict):
             inner = next(
-                (value[name] for name in _WRAPPERS if value.get(name) and isinstance(value[name], _NESTS)), None
+                (value[name] for name in _WRAPPERS if value.get(name) and isinstance(value[name], _CONTAINERS)), None
             )
             if inner is None:
                 break
@@ -229,13 +233,13 @@ def _innermost(value: Any) -> Any:
 
 
 _WRAPPERS = ("error", "errors", "detail", "base_resp")
-_NESTS = (dict, list)
+_CONTAINERS = (dict, list)
 
 
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.DOTALL | re.IGNORECASE)
 
 
-def _words(text: str) -> str:
+def _text_of_body(text: str) -> str:
     """What a body that is not JSON says; of a page, its title."""
     text = text.strip()
     title = _TITLE.search(text) if text.startswith("<") else None

@@ -20,89 +20,89 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
-REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for bytes that are not strict JSON, or not of the type asked for."""
 
 
-def loose_json(data: bytes) -> Any:
+def decode_lenient_json(data: bytes) -> Any:
     """The JSON value in `data`. Raises ValueError if there is none."""
     try:
         return msgspec.json.decode(data)
-    except REFUSED:
+    except DECODE_ERRORS:
         pass
     try:
-        return _whole(json.loads(data.decode("utf-8", "replace"), strict=False, parse_int=_integer))
+        return _replace_surrogates(json.loads(data.decode("utf-8", "replace"), strict=False, parse_int=_parse_integer))
     except RecursionError:
         raise ValueError("the JSON is nested too deeply") from None
 
 
-def _integer(digits: str) -> int | float:
+def _parse_integer(digits: str) -> int | float:
     """Within 64 bits: encoders refuse larger ones."""
     return int(digits) if len(digits) <= 18 else float(digits)
 
 
-def _whole(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """`value` without lone surrogates, which no encoder accepts."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_whole(entry) for entry in value]
+        return [_replace_surrogates(entry) for entry in value]
     if isinstance(value, dict):
-        return {_whole(name): _whole(entry) for name, entry in value.items()}
+        return {_replace_surrogates(name): _replace_surrogates(entry) for name, entry in value.items()}
     return value
 
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def loose_object(data: bytes, *, listed: bool = False) -> dict[str, Any] | None:
+def decode_lenient_object(data: bytes, *, allow_list: bool = False) -> dict[str, Any] | None:
     """The JSON object in `data`, or, if it may be `listed`, that is all there is in a list: Google wraps its errors so.
     None if there is none."""
     try:
-        value = loose_json(data)
+        value = decode_lenient_json(data)
     except ValueError:
         return None
-    if listed and isinstance(value, list) and len(value) == 1:
+    if allow_list and isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, dict) else None
 
 
-def struct_reader(to: type[S], *, listed: bool = True) -> Callable[[bytes], S | None]:
-    """A function from bytes to `to`; None for what is not a JSON object (see `loose_object`) at all."""
-    decode = msgspec.json.Decoder(to).decode
+def lenient_struct_decoder(struct_type: type[S], *, allow_list: bool = True) -> Callable[[bytes], S | None]:
+    """A function from bytes to `to`; None for what is not a JSON object (see `decode_lenient_object`) at all."""
+    decode = msgspec.json.Decoder(struct_type).decode
 
-    def read(data: bytes) -> S | None:
+    def decode_leniently(data: bytes) -> S | None:
         try:
             return decode(data)
-        except REFUSED:
+        except DECODE_ERRORS:
             pass
-        value = loose_object(data, listed=listed)
-        return None if value is None else fit(value, to)
+        value = decode_lenient_object(data, allow_list=allow_list)
+        return None if value is None else convert_leniently(value, struct_type)
 
-    return read
+    return decode_leniently
 
 
-def fit(value: dict[str, Any], to: type[S]) -> S:
+def convert_leniently(value: dict[str, Any], struct_type: type[S]) -> S:
     """`value` as `to`, without the fields whose values do not fit. All fields of `to` must have defaults."""
-    fitting: dict[str, Any] = {}
-    for name, key, type_, one, many in _plan(to):
+    values: dict[str, Any] = {}
+    for name, key, type_, struct, list_struct in _field_plan(struct_type):
         raw = value.get(key)
         if raw is None:
             continue
         entries = [entry for entry in raw if isinstance(entry, dict)] if isinstance(raw, list) else [raw]
-        if one is not None:
+        if struct is not None:
             if isinstance(raw, dict):
-                fitting[name] = fit(raw, one)
-        elif many is not None:
-            fitting[name] = [fit(entry, many) for entry in entries if isinstance(entry, dict)]
+                values[name] = convert_leniently(raw, struct)
+        elif list_struct is not None:
+            values[name] = [convert_leniently(entry, list_struct) for entry in entries if isinstance(entry, dict)]
         else:
             for candidate in (raw, entries):
                 try:
-                    fitting[name] = _convert(candidate, type_)
+                    values[name] = _convert(candidate, type_)
                     break
                 except (msgspec.ValidationError, msgspec.EncodeError, RecursionError):
                     continue
-    return to(**fitting)
+    return struct_type(**values)
 
 
 def _convert(value: Any, type_: Any) -> Any:
@@ -111,24 +111,24 @@ def _convert(value: Any, type_: Any) -> Any:
 
 class _Field(NamedTuple):
     name: str
-    key: str
+    wire_name: str
     """What the wire calls it."""
     type: Any
-    one: type[msgspec.Struct] | None
+    struct: type[msgspec.Struct] | None
     """The struct it holds, if it holds one."""
-    many: type[msgspec.Struct] | None
+    list_struct: type[msgspec.Struct] | None
     """The struct of which it holds a list."""
 
 
 @cache
-def _plan(to: type[msgspec.Struct]) -> tuple[_Field, ...]:
+def _field_plan(struct_type: type[msgspec.Struct]) -> tuple[_Field, ...]:
     fields = []
-    for field in msgspec.structs.fields(to):
+    for field in msgspec.structs.fields(struct_type):
         options = get_args(field.type) or (field.type,)
-        one = next((option for option in options if _is_struct(option)), None)
-        inside = [get_args(option)[0] for option in options if get_origin(option) is list]
-        many = next((option for option in inside if _is_struct(option)), None)
-        fields.append(_Field(field.name, field.encode_name, field.type, one, many))
+        struct = next((option for option in options if _is_struct(option)), None)
+        list_items = [get_args(option)[0] for option in options if get_origin(option) is list]
+        list_struct = next((option for option in list_items if _is_struct(option)), None)
+        fields.append(_Field(field.name, field.encode_name, field.type, struct, list_struct))
     return tuple(fields)
 
 

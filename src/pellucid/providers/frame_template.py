@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from .fitting import REFUSED
+from .fitting import DECODE_ERRORS
 
 _decode = msgspec.json.Decoder(str).decode
 _decode_all = msgspec.json.Decoder(list[str]).decode
@@ -33,7 +33,7 @@ _BRACES = re.compile(rb"[{}]").search
 
 _QUOTE = ord('"')
 
-TRIES = 8
+MAX_TRIES = 8
 """How often in a row a template may be learned in vain: some servers number or date every frame."""
 
 _Value: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
@@ -46,7 +46,7 @@ DATE = rb'"[0-9][0-9T:.Z+-]{9,40}"'
 WORD = rb'"[0-9A-Za-z]*"'
 
 
-def nothing(text: str) -> None:
+def never_matches(text: str) -> None:
     """The `Search` for what is in no text."""
 
 
@@ -54,27 +54,27 @@ class SkipRule(NamedTuple):
     """How frames are skipped that differ from one in its text alone: their texts are emitted, and nothing else of them
     is read."""
 
-    needs_reading: Search = nothing
+    needs_reading: Search = never_matches
     """Finds what makes a text more than text: then the frame is read in full."""
     on_skip: Callable[[str], object] | None = None
     """Takes the texts that were emitted, if an account is kept of them elsewhere, too."""
 
 
-class Unread(NamedTuple):
+class VaryingValue(NamedTuple):
     """A value that may be another one in every frame."""
 
-    where: re.Pattern[bytes]
+    pattern: re.Pattern[bytes]
     """Finds it: its first group."""
-    value: _Value
+    match_form: _Value
     """The form that it has, each time."""
 
 
-def unread(names: bytes, form: bytes) -> Unread:
+def varying_value(names: bytes, form: bytes) -> VaryingValue:
     """The value of members with these names (a regular expression), wherever they stand.
 
     In JSON, such bytes are a member's name and nothing else: within a string, quotes are escaped.
     """
-    return Unread(re.compile(rb'"(?:%b)"\s*:\s*(%b)' % (names, form)), re.compile(form).match)
+    return VaryingValue(re.compile(rb'"(?:%b)"\s*:\s*(%b)' % (names, form)), re.compile(form).match)
 
 
 class Template:
@@ -83,7 +83,7 @@ class Template:
     __slots__ = ("_head", "_head_length", "_needs_reading", "_steps", "_tail", "_tail_length")
 
     def __init__(
-        self, head: bytes, tail: bytes, steps: tuple[_Step, ...] = (), needs_reading: Search = nothing
+        self, head: bytes, tail: bytes, steps: tuple[_Step, ...] = (), needs_reading: Search = never_matches
     ) -> None:
         """`needs_reading`: see `SkipRule`."""
         self._head, self._head_length = head, len(head)
@@ -91,11 +91,11 @@ class Template:
         self._steps = steps
         """Between head and tail: each value, the bytes after it and how many they are, but for the last, which the
         tail follows. The text is a value too; if it is the only one, there are no steps."""
-        self._needs_reading = None if needs_reading is nothing else needs_reading
+        self._needs_reading = None if needs_reading is never_matches else needs_reading
 
-    def within(self, before: bytes, after: bytes) -> Template:
+    def wrapped(self, before: bytes, after: bytes) -> Template:
         """The same in a larger piece of bytes."""
-        return Template(before + self._head, self._tail + after, self._steps, self._needs_reading or nothing)
+        return Template(before + self._head, self._tail + after, self._steps, self._needs_reading or never_matches)
 
     def text_of(self, data: bytes) -> str | None:
         """The text, if nothing else is new in `data`, it is not empty, and it needs no reading."""
@@ -105,12 +105,12 @@ class Template:
         if self._steps:
             at, tail = start, end
             for value, following, length in self._steps:
-                found = value(data, at)
-                if found is None:
+                value_match = value(data, at)
+                if value_match is None:
                     return None
                 if value is _STRING:
-                    start, end = found.span()
-                at = found.end()
+                    start, end = value_match.span()
+                at = value_match.end()
                 if length:
                     if not data.startswith(following, at):
                         return None
@@ -121,7 +121,7 @@ class Template:
             return None  # white space around it would be JSON too, and could end a frame
         try:
             text = _decode(data[start:end])
-        except REFUSED:
+        except DECODE_ERRORS:
             return None
         if self._needs_reading is not None and self._needs_reading(text):
             return None
@@ -134,8 +134,8 @@ class Template:
         if self._steps or not tail.endswith(b"\n") or not data.startswith(head):
             return None
         strings = data[self._head_length :].split(tail + head)
-        last, found, rest = strings[-1].partition(tail)
-        if found:
+        last, tail_separator, rest = strings[-1].partition(tail)
+        if tail_separator:
             strings[-1] = last
         else:
             rest = head + strings.pop()
@@ -145,7 +145,7 @@ class Template:
             return None
         try:
             texts = _decode_all(b"[%b]" % array)
-        except REFUSED:
+        except DECODE_ERRORS:
             return None
         if not all(texts) or len(texts) != len(strings) or not texts:
             return None
@@ -154,10 +154,10 @@ class Template:
         return texts, head + strings[-1] + tail, rest
 
 
-def _around(head: bytes, tail: bytes, values: tuple[Unread, ...], needs_reading: Search) -> Template:
+def _template_around(head: bytes, tail: bytes, values: tuple[VaryingValue, ...], needs_reading: Search) -> Template:
     """What stands around a text between `head` and `tail`."""
-    first, before = _cut(head, values)
-    after_text, after = _cut(tail, values)
+    first, before = _split_at_values(head, values)
+    after_text, after = _split_at_values(tail, values)
     if not before and not after:
         return Template(head, tail, needs_reading=needs_reading)
     steps: list[_Step] = [*before, (_STRING, after_text, len(after_text)), *after]
@@ -165,56 +165,63 @@ def _around(head: bytes, tail: bytes, values: tuple[Unread, ...], needs_reading:
     return Template(first, last, (*steps, (value, b"", 0)), needs_reading)
 
 
-def _cut(data: bytes, values: tuple[Unread, ...]) -> tuple[bytes, list[_Step]]:
+def _split_at_values(data: bytes, values: tuple[VaryingValue, ...]) -> tuple[bytes, list[_Step]]:
     """`data` up to its first value; then each value, and what follows it up to the next."""
-    found = sorted([(*match.span(1), value) for where, value in values for match in where.finditer(data)], key=_span)
-    ends = [start for start, _, _ in found] + [len(data)]
+    spans = sorted(
+        [(*match.span(1), match_form) for pattern, match_form in values for match in pattern.finditer(data)],
+        key=_span_of,
+    )
+    ends = [start for start, _, _ in spans] + [len(data)]
     return data[: ends[0]], [
-        (value, data[end:to], to - end) for (_, end, value), to in zip(found, ends[1:], strict=True)
+        (match_form, data[end:to], to - end) for (_, end, match_form), to in zip(spans, ends[1:], strict=True)
     ]
 
 
-def _span(found: tuple[int, int, _Value]) -> tuple[int, int]:
-    return found[:2]
+def _span_of(entry: tuple[int, int, _Value]) -> tuple[int, int]:
+    return entry[:2]
 
 
 class FrameTemplate:
     """The template of the last frame that was read in full, and of the read that it was."""
 
-    __slots__ = ("_between", "_kept", "_name", "_unread", "frame", "read", "tries")
+    __slots__ = ("_name", "_separator", "_trailer_length", "_varying_values", "frame", "read", "tries")
 
-    def __init__(self, unread: tuple[Unread, ...] = ()) -> None:
-        self._unread = unread
+    def __init__(self, varying_values: tuple[VaryingValue, ...] = ()) -> None:
+        self._varying_values = varying_values
         self._name = ""
         self.frame: Template | None = None
         self.read: Template | None = None
         """Of a read that is one such frame and nothing else; only while no frame is under way."""
-        self._between = b""
+        self._separator = b""
         """What stands between two such frames, and how much of it belongs to the first."""
-        self._kept = 0
-        self.tries = TRIES
+        self._trailer_length = 0
+        self.tries = MAX_TRIES
         """How often one may still be learned in vain; with none left, it is not worth looking."""
 
-    def learn(self, name: str, frame: bytes, text: str, needs_reading: Search = nothing) -> None:
+    def learn(self, name: str, frame: bytes, text: str, needs_reading: Search = never_matches) -> None:
         """All that `frame` brought is `text`, which is one of its strings."""
         if not _PLAIN(text) or b"\\u00" in frame:
             return  # it could be written in another way, and stand elsewhere as it is
         string = b'"%b"' % text.encode()
-        head, found, tail = frame.partition(string)
-        if not found or string in tail or not head.rstrip().endswith(b":"):
+        head, matched, tail = frame.partition(string)
+        if not matched or string in tail or not head.rstrip().endswith(b":"):
             return  # which of them it was is not known, or it is a member's name
         self.tries -= 1
-        self._name, self.frame, self.read = name, _around(head, tail, self._unread, needs_reading), None
+        self._name, self.frame, self.read = (
+            name,
+            _template_around(head, tail, self._varying_values, needs_reading),
+            None,
+        )
 
     def learn_read(self, read: bytes, name: str, frame: bytes) -> None:
         """`read` was `frame` and nothing else, and so was what is like it."""
         if self.frame is None or self._name != name:
             return
-        before, found, after = read.partition(frame)
+        before, matched, after = read.partition(frame)
         # Nothing that could be taken for JSON stands beside it, such as a comment.
-        if found and frame not in after and not _BRACES(before + after):
-            self.read = self.frame.within(before, after)
-            self._between, self._kept = after + before, len(after)
+        if matched and frame not in after and not _BRACES(before + after):
+            self.read = self.frame.wrapped(before, after)
+            self._separator, self._trailer_length = after + before, len(after)
 
     def split(self, data: bytes) -> tuple[list[str], bytes, bytes]:
         """The texts of all reads at the beginning of `data` that are like the last; the last of them; what follows.
@@ -222,16 +229,16 @@ class FrameTemplate:
         A read may be cut anywhere: so one that holds many frames is cut between them, and is many reads.
         """
         texts, last, template, at = list[str](), b"", self.read, 0
-        if template is not None and (found := template.texts_of(data)) is not None:
-            self.tries = TRIES
-            return found
+        if template is not None and (result := template.texts_of(data)) is not None:
+            self.tries = MAX_TRIES
+            return result
         while template is not None and at < len(data):
-            end = data.find(self._between, at + 1)  # its own beginning is none
-            read = data[at : end + self._kept] if end >= 0 else data[at:]
+            end = data.find(self._separator, at + 1)  # its own beginning is none
+            read = data[at : end + self._trailer_length] if end >= 0 else data[at:]
             text = template.text_of(read)
             if text is None:
                 break
-            self.tries = TRIES
+            self.tries = MAX_TRIES
             texts.append(text)
             last = read
             at += len(read)
@@ -241,7 +248,7 @@ class FrameTemplate:
         """The text of a frame that is like the one learned from."""
         text = self.frame.text_of(frame) if self.frame is not None and self._name == name else None
         if text is not None:
-            self.tries = TRIES
+            self.tries = MAX_TRIES
         return text
 
     def forget(self) -> None:

@@ -11,7 +11,7 @@ from ..parts import ToolCallPart, json_text
 from ..settings import ModelCall, ToolDefinition
 
 
-def offered(call: ModelCall) -> tuple[ToolDefinition, ...]:
+def offered_tools(call: ModelCall) -> tuple[ToolDefinition, ...]:
     """The functions to offer. A choice narrowed to some names is said by offering only those.
 
     Raises `RequestError` for a choice of functions that there are not.
@@ -29,7 +29,7 @@ def offered(call: ModelCall) -> tuple[ToolDefinition, ...]:
     return tools
 
 
-def as_function(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
+def function_tool(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
     """`{"type": "function", "function": {…}}`, with `more` inside where it is not None."""
     function: dict[str, Any] = {
         "name": tool.name,

@@ -50,29 +50,29 @@ _OPAQUE = (*PROVIDER_FIELDS, "origin")
 """What only the maker of a part understands, whatever kind of part it is."""
 
 
-def settled(messages: list[ModelMessage]) -> list[ModelMessage]:
+def repair_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
     """The messages, with whole calls that were never answered marked as cut off, and without results of cut-off calls
     and of those that were answered before.
 
     A conversation goes on after a turn that was cancelled. The calls of the last message wait for their results; a
     result whose call is not here at all (the provider keeps it) stays.
     """
-    told: list[ModelMessage] = []
+    repaired: list[ModelMessage] = []
     returned: set[str] = set()
     for message in reversed(messages):
         if isinstance(message, ModelRequest):
-            returned |= {part.tool_call_id for part in message.parts if _answers(part)}
+            returned |= {part.tool_call_id for part in message.parts if _is_call_result(part)}
         else:
             calls = {part.tool_call_id for part in message.tool_calls}
-            if told and not calls <= returned:
-                message = _cut(message, calls - returned)
+            if repaired and not calls <= returned:
+                message = _mark_calls_cut_off(message, calls - returned)
             returned -= calls
-        told.append(message)
-    told.reverse()
-    return _without_second_results(_without_results_of_cut_calls(told))
+        repaired.append(message)
+    repaired.reverse()
+    return _without_duplicate_results(_without_results_of_cut_calls(repaired))
 
 
-def _cut(response: ModelResponse, calls: set[str]) -> ModelResponse:
+def _mark_calls_cut_off(response: ModelResponse, calls: set[str]) -> ModelResponse:
     parts = [
         replace(part, complete=False) if isinstance(part, ToolCallPart) and part.tool_call_id in calls else part
         for part in response.parts
@@ -82,63 +82,63 @@ def _cut(response: ModelResponse, calls: set[str]) -> ModelResponse:
 
 def _without_results_of_cut_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
     cut: set[str] = set()
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if isinstance(message, ModelResponse):
             cut |= {part.tool_call_id for part in message.tool_calls}
             cut -= {part.tool_call_id for part in message.tool_calls if part.complete}
-        elif cut and any(_answers(part) and part.tool_call_id in cut for part in message.parts):
-            parts = [part for part in message.parts if not (_answers(part) and part.tool_call_id in cut)]
-            messages[at] = replace(message, parts=parts)
+        elif cut and any(_is_call_result(part) and part.tool_call_id in cut for part in message.parts):
+            parts = [part for part in message.parts if not (_is_call_result(part) and part.tool_call_id in cut)]
+            messages[index] = replace(message, parts=parts)
     return messages
 
 
-def _without_second_results(messages: list[ModelMessage]) -> list[ModelMessage]:
+def _without_duplicate_results(messages: list[ModelMessage]) -> list[ModelMessage]:
     waiting: Counter[str] = Counter()
     """How many results each call still waits for. Some models give several calls one id."""
-    for at, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if isinstance(message, ModelResponse):
             for id, count in Counter(part.tool_call_id for part in message.tool_calls).items():
                 waiting[id] = count
             continue
-        second: list[ModelRequestPart] = []
+        duplicates: list[ModelRequestPart] = []
         for part in message.parts:
-            if _answers(part) and part.tool_call_id in waiting:
+            if _is_call_result(part) and part.tool_call_id in waiting:
                 if waiting[part.tool_call_id] == 0:
-                    second.append(part)
+                    duplicates.append(part)
                 else:
                     waiting[part.tool_call_id] -= 1
-        if second:
-            parts = [part for part in message.parts if not any(part is one for one in second)]
-            messages[at] = replace(message, parts=parts)
+        if duplicates:
+            parts = [part for part in message.parts if not any(part is one for one in duplicates)]
+            messages[index] = replace(message, parts=parts)
     return messages
 
 
-def _answers(part: ModelRequestPart | ModelResponsePart) -> TypeGuard[ToolReturnPart | RetryPromptPart]:
+def _is_call_result(part: ModelRequestPart | ModelResponsePart) -> TypeGuard[ToolReturnPart | RetryPromptPart]:
     """Whether this is the result of a call."""
     return isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and part.tool_name is not None)
 
 
-def in_words(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
+def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
     """For wires on which a function returns text alone: the pictures and files it returned come as what the user shows,
     behind all results of the turn."""
-    told: list[ModelRequestPart] = []
-    seen: list[UserContent] = []
-    behind = 0
+    out: list[ModelRequestPart] = []
+    media: list[UserContent] = []
+    insert_at = 0
     for part in parts:
         contents = part.contents if isinstance(part, ToolReturnPart) else None
         if contents is not None and isinstance(part, ToolReturnPart):
-            words = "\n".join(content.text for content in contents if isinstance(content, Text))
+            text = "\n".join(content.text for content in contents if isinstance(content, Text))
             others = [content for content in contents if not isinstance(content, Text)]
             if others:
-                seen += [Text(f"What {part.tool_name} returned ({part.tool_call_id}):"), *others]
-                words = f"{words}\n(The rest of it follows as a message.)".lstrip()
-            part = replace(part, content=words)
-        told.append(part)
-        if _answers(part):
-            behind = len(told)
-    if seen:
-        told.insert(behind, UserPromptPart(seen))
-    return told
+                media += [Text(f"What {part.tool_name} returned ({part.tool_call_id}):"), *others]
+                text = f"{text}\n(The rest of it follows as a message.)".lstrip()
+            part = replace(part, content=text)
+        out.append(part)
+        if _is_call_result(part):
+            insert_at = len(out)
+    if media:
+        out.insert(insert_at, UserPromptPart(media))
+    return out
 
 
 def parts_to_send(
@@ -146,29 +146,29 @@ def parts_to_send(
 ) -> list[ModelResponsePart]:
     """The parts of one earlier response that may go to `target`, in order, with nothing opaque that is not its own.
 
-    `thinking_off`: the model is told not to think. Raises `RequestError` if the response still holds sealed reasoning.
+    `is_thinking_off`: the model is told not to think. Raises `RequestError` if the response still holds sealed reasoning.
     """
-    thoughts = row.replay != "none" and not (thinking_off and row.replay_on == "thinking")
-    kept: list[ModelResponsePart] = []
+    sends_reasoning = row.replay != "none" and not (thinking_off and row.replay_on == "thinking")
+    sendable: list[ModelResponsePart] = []
     for part in response.parts:
         if isinstance(part, SealedPart):
             raise RequestError(
                 "the history holds sealed reasoning that was not opened; open it before it goes to a model",
                 code="sealed_reasoning",
             )
-        if isinstance(part, ThinkingPart) and not thoughts:
+        if isinstance(part, ThinkingPart) and not sends_reasoning:
             continue
         origin = getattr(part, "origin", None) or response.origin
         if same_origin(origin, target):
             sent: ModelResponsePart | None = part
         else:
             sent = _without_opaque(part, known=origin is not None, row=row)
-        if sent is not None and _may_go_back(sent, row):
-            kept.append(sent)
-    return kept
+        if sent is not None and _is_returnable(sent, row):
+            sendable.append(sent)
+    return sendable
 
 
-def _may_go_back(part: ModelResponsePart, row: Profile) -> bool:
+def _is_returnable(part: ModelResponsePart, row: Profile) -> bool:
     if isinstance(part, ThinkingPart) and not part.signature and not row.replay_unsigned:
         return False
     if isinstance(part, ThinkingPart | ToolCallPart):
@@ -180,8 +180,8 @@ def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> Mo
     """`part` for a model that did not make it; None if nothing of it may go."""
     if isinstance(part, ThinkingPart):
         # A summary is not what the model thought: only an operator's word sends it in the thought's place.
-        welcome = row.foreign == "field" if known else part.form == "raw"
-        if not welcome or not part.content:
+        is_accepted = row.foreign == "field" if known else part.form == "raw"
+        if not is_accepted or not part.content:
             return None
         return ThinkingPart(part.content, form=part.form, complete=part.complete)
     if isinstance(part, OpaquePart):
@@ -189,8 +189,8 @@ def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> Mo
     if isinstance(part, CompactionPart):
         # Only its maker takes it as what it is; for everybody else it is what was said until now.
         return TextPart(part.content) if part.content else None
-    bare = {name: None for name in _OPAQUE if getattr(part, name, None) is not None}
-    return replace(part, **bare) if bare else part
+    cleared = {name: None for name in _OPAQUE if getattr(part, name, None) is not None}
+    return replace(part, **cleared) if cleared else part
 
 
 def reasoning_text(parts: list[ModelResponsePart]) -> str | None:
@@ -199,7 +199,7 @@ def reasoning_text(parts: list[ModelResponsePart]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def stand_in(row: Profile, *, calls: bool, thinking_off: bool = False) -> str | None:
+def placeholder_reasoning(row: Profile, *, calls: bool, thinking_off: bool = False) -> str | None:
     """What to send for reasoning that did not come back, where the row's provider refuses a message without it.
 
     `calls`: the message makes calls.

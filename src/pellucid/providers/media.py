@@ -8,13 +8,13 @@ from ..errors import RequestError
 from ..parts import Audio, File, Image, UserContent
 
 
-def url_of(content: Image | File, otherwise: str) -> str:
+def url_of(content: Image | File, default_type: str) -> str:
     """Where it is; or the data as a `data:` URL, taken for `otherwise` where it does not say what it is."""
-    return content.url or data_url(content, otherwise)
+    return content.url or data_url(content, default_type)
 
 
-def data_url(content: Image | File, otherwise: str) -> str:
-    return f"data:{content.media_type or otherwise};base64,{content.data or ''}"
+def data_url(content: Image | File, default_type: str) -> str:
+    return f"data:{content.media_type or default_type};base64,{content.data or ''}"
 
 
 def input_audio(content: Audio) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def input_audio(content: Audio) -> dict[str, Any]:
     return {"type": "input_audio", "input_audio": {"data": content.data, "format": form}}
 
 
-def unsupported(content: UserContent, where: str) -> RequestError:
+def unsupported_content(content: UserContent, where: str) -> RequestError:
     """`where` begins with the preposition: `over Responses`, `to Mistral`."""
     return RequestError(
         f"a {content.kind} in this form cannot be sent {where}",

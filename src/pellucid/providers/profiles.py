@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from .. import tags
 from ..errors import ConfigError
-from ..text import meant
+from ..text import did_you_mean
 from .profile import Profile
 from .wires import WIRES
 
@@ -37,17 +37,17 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
         base_name = values.pop("extends", None)
         choices = {**known, **loaded}
         if base_name is not None and (not isinstance(base_name, str) or base_name not in choices):
-            mistakes.append(f"{where}.extends: there is no profile {base_name!r}; {meant(base_name, choices)}")
+            mistakes.append(f"{where}.extends: there is no profile {base_name!r}; {did_you_mean(base_name, choices)}")
             continue
         base = Profile() if base_name is None else choices[base_name]
-        found = _mistakes(where, values, _FIELDS)
-        if not found:
+        row_mistakes = _mistakes(where, values, _FIELDS)
+        if not row_mistakes:
             for number, model_row in enumerate(values.get("models", ())):
-                found += _mistakes(f"{where}.models[{number}]", model_row, _MODEL_FIELDS, needed="match")
-        if not found:
+                row_mistakes += _mistakes(f"{where}.models[{number}]", model_row, _MODEL_FIELDS, required_key="match")
+        if not row_mistakes:
             loaded[name] = base.derive({"title": name, **values, "name": name})
-            found += _unwritable(where, loaded[name])
-        mistakes += found
+            row_mistakes += _unwritable(where, loaded[name])
+        mistakes += row_mistakes
     if mistakes:
         raise ConfigError(mistakes)
     return loaded
@@ -60,21 +60,27 @@ _FIELDS["wire"] = Literal[tuple(WIRES)]
 _MODEL_FIELDS = {"match": str, **{name: _FIELDS[name] for name in _FIELDS if name not in ("title", "wire", "models")}}
 
 
-def _mistakes(where: str, values: Mapping[str, Any], known: Mapping[str, Any], needed: str | None = None) -> list[str]:
+def _mistakes(
+    where: str, values: Mapping[str, Any], known: Mapping[str, Any], required_key: str | None = None
+) -> list[str]:
     """One line for each value that cannot be, with what could."""
-    found = [] if needed is None or needed in values else [f"{where}.{needed}: it is missing; it must be a text"]
+    mistakes = (
+        []
+        if required_key is None or required_key in values
+        else [f"{where}.{required_key}: it is missing; it must be a text"]
+    )
     for name, value in values.items():
         if name not in known:
-            found.append(f"{where}.{name}: there is no such key; {meant(name, known)}")
+            mistakes.append(f"{where}.{name}: there is no such key; {did_you_mean(name, known)}")
             continue
         try:
             msgspec.convert(value, known[name])
         except msgspec.ValidationError:
-            found.append(f"{where}.{name}: {value!r} is not right; it must be {_wanted(known[name])}")
+            mistakes.append(f"{where}.{name}: {value!r} is not right; it must be {_describe_type(known[name])}")
             continue
         if name == "tags":
-            found += [f"{where}.{name}: {mistake}" for mistake in tags_mistakes(value)]
-    return found
+            mistakes += [f"{where}.{name}: {mistake}" for mistake in tags_mistakes(value)]
+    return mistakes
 
 
 def _unwritable(where: str, profile: Profile) -> Iterator[str]:
@@ -98,10 +104,10 @@ def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:
         return []
     if not isinstance(value, str):
         return [] if all(marker.strip() for marker in value) else [f"{list(value)!r} is not right; a marker is blank"]
-    return [] if value in _TAGS else [f"there is no marker family {value!r}; {meant(value, _TAGS)}"]
+    return [] if value in _TAGS else [f"there is no marker family {value!r}; {did_you_mean(value, _TAGS)}"]
 
 
-def _wanted(type_: Any) -> str:
+def _describe_type(type_: Any) -> str:
     """A type, for people."""
     options = [option for option in get_args(type_) if option not in (type(None), Ellipsis)]
     if get_origin(type_) is Literal:
@@ -113,7 +119,7 @@ def _wanted(type_: Any) -> str:
     if type_ == _FIELDS["tags"]:
         return "the name of a marker family, or a pair of markers"
     if options:
-        return _wanted(options[0])
+        return _describe_type(options[0])
     return {bool: "true or false", int: "a number"}.get(type_, "a text")
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from .effort import SAMPLING, may_sample
+from .effort import SAMPLING, accepts_sampling
 from .profile import Profile
 
 Body = dict[str, Any]
@@ -31,7 +31,7 @@ HISTORY = "messages.reasoning"
 """The path of earlier reasoning."""
 
 
-class Write(NamedTuple):
+class SettingWrite(NamedTuple):
     """A setting, written to one place."""
 
     setting: str
@@ -48,9 +48,9 @@ class SettingFields:
         """Write to `body`; what stands in it gives way to the settings."""
         self.settings = settings
         self.body: Body = {} if body is None else body
-        self.writes: list[Write] = []
+        self.writes: list[SettingWrite] = []
         """In order of precedence: later writes win."""
-        self.silencers: dict[str, set[str]] = {}
+        self.suppressors: dict[str, set[str]] = {}
         """For each setting that is withheld, those because of which it is."""
         self.notes: dict[str, str] = {}
         """A sentence for each setting that is sent otherwise than given; `{model}` stands for the model's name."""
@@ -58,14 +58,14 @@ class SettingFields:
         """Settings that mean nothing but beside others."""
         self.thinking_paths: tuple[str, ...] = ()
         """Where any value of `thinking` can be sent."""
-        self.thinking_place = 0
+        self.thinking_position = 0
         """How many writes come before it."""
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def put(self, setting: str, path: str, value: Any) -> None:
         """Send `value` at `path`."""
-        self.writes.append(Write(setting, path, value))
+        self.writes.append(SettingWrite(setting, path, value))
         inside = self.body
         if "." in path:
             *objects, path = path.split(".")
@@ -87,19 +87,19 @@ class SettingFields:
         """Send the fields that the caller names, in place of all others; with `merge`, object by object."""
         extra: Body = self.settings.get("extra_body", {})
         if merge:
-            self.writes += [Write("extra_body", path, None) for path in leaf_paths("", extra)]
+            self.writes += [SettingWrite("extra_body", path, None) for path in leaf_paths("", extra)]
             _merge(self.body, extra)
         else:
-            self.writes += [Write("extra_body", name, value) for name, value in extra.items()]
+            self.writes += [SettingWrite("extra_body", name, value) for name, value in extra.items()]
             self.body.update(extra)
 
     def claim(self, setting: str, path: str, value: Any = None) -> None:
         """Record that `setting` acts at `path`, where something else writes."""
-        self.writes.append(Write(setting, path, value))
+        self.writes.append(SettingWrite(setting, path, value))
 
     def bar(self, setting: str, *paths: str) -> None:
         """Record that beside `setting` nothing of earlier settings is sent at these paths."""
-        self.writes += [Write(setting, path, None, "bar") for path in paths]
+        self.writes += [SettingWrite(setting, path, None, "bar") for path in paths]
 
     def claim_request_settings(self) -> None:
         """Record those that act on a request over HTTP, whatever its body is."""
@@ -113,7 +113,7 @@ class SettingFields:
         sampling = [write for write in self.writes if write.path in SAMPLING]
         self.dependent |= {write.setting for write in sampling}
         if [write.setting for write in self.writes if write.path == path] == ["thinking"]:
-            self.writes += [Write("thinking", f"sampling.{path}", value) for _, path, value, _ in sampling]
+            self.writes += [SettingWrite("thinking", f"sampling.{path}", value) for _, path, value, _ in sampling]
 
     def claim_history(self, row: Profile) -> None:
         """Record that a model which is told not to think does not get its earlier thoughts back."""
@@ -122,12 +122,12 @@ class SettingFields:
 
     def withhold(self, setting: str, path: str, by: Iterable[str] = ()) -> None:
         """Record that `setting` would be sent at `path`, were it not for the settings `by`."""
-        self.writes.append(Write(setting, path, None, "withheld"))
-        self.add_silencers(setting, by)
+        self.writes.append(SettingWrite(setting, path, None, "withheld"))
+        self.add_suppressors(setting, by)
 
-    def add_silencers(self, setting: str, by: Iterable[str]) -> None:
+    def add_suppressors(self, setting: str, by: Iterable[str]) -> None:
         """Record that beside each of these settings `setting` makes no difference."""
-        self.silencers.setdefault(setting, set()).update(by)
+        self.suppressors.setdefault(setting, set()).update(by)
 
     def withdraw(self, fields: Container[str], by: Iterable[str] | None) -> None:
         """Remove top-level fields again: because of the settings `by`, or (None) because the model never takes them."""
@@ -137,7 +137,7 @@ class SettingFields:
         for place, write in enumerate(self.writes):
             if write.path in fields:
                 self.writes[place] = write._replace(state="bar" if by is None else "withheld")
-                self.add_silencers(write.setting, by or ())
+                self.add_suppressors(write.setting, by or ())
 
     def remove(self, path: str) -> None:
         """Send nothing at `path`, and no objects that are empty then."""
@@ -149,18 +149,18 @@ class SettingFields:
             if field == name or not body[field]:
                 del body[field]
 
-    def thinking_at(self, *paths: str, before: bool = False) -> None:
+    def set_thinking_paths(self, *paths: str, before: bool = False) -> None:
         """Record where any value of `thinking` can be sent: in place of the writes until now, or `before` all."""
         self.thinking_paths = paths
-        self.thinking_place = 0 if before else len(self.writes)
+        self.thinking_position = 0 if before else len(self.writes)
 
 
-def sampling_silencers(fields: SettingFields, row: Profile, path: str) -> list[str] | None:
+def sampling_suppressors(fields: SettingFields, row: Profile, path: str) -> list[str] | None:
     """The settings of which each alone asks for an effort at `path` beside which this model takes no sampling; None for
     a model that takes none without them either."""
     if row.sampling != "without_thinking":
         return None
-    return [one.setting for one in fields.writes if one.path == path and not may_sample(row, one.value)]
+    return [one.setting for one in fields.writes if one.path == path and not accepts_sampling(row, one.value)]
 
 
 def leaf_paths(path: str, value: Any) -> Iterator[str]:

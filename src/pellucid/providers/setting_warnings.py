@@ -13,7 +13,7 @@ from typing import Any
 from ..settings import EFFORTS, SETTINGS
 from .profile import Profile
 from .profiles import builtin_profiles
-from .setting_fields import HISTORY, SettingFields, Write, leaf_paths
+from .setting_fields import HISTORY, SettingFields, SettingWrite, leaf_paths
 
 _EMPTY: tuple[Any, ...] = ({}, [], None)
 """Values that ask for nothing."""
@@ -25,26 +25,26 @@ _THINKING = frozenset({"thinking", "thinking_budget", "thinking_summary"})
 
 def setting_warnings(fields: SettingFields, row: Profile, model: str) -> list[str]:
     """The sentences, in the order of the settings. `model`: the model's name in them."""
-    found: list[str] = []
+    warnings: list[str] = []
     outcome = _Outcome(fields)
     for setting, value in fields.settings.items():
         if setting == "thinking":
-            sentence = _about_thinking(outcome, row, model)
+            sentence = _thinking_message(outcome, row, model)
         elif value in _EMPTY:
             continue
         elif outcome.sent(setting):
-            if setting not in fields.notes or _is_visible(value, fields.body):
+            if setting not in fields.notes or _is_in_request(value, fields.body):
                 continue
             sentence = fields.notes[setting].format(model=model)
         elif setting in fields.dependent or not outcome.is_known(setting):
-            sentence = _unknown(setting, row, model)
-        elif type(value) not in (int, float) and _is_visible(value, fields.body):
+            sentence = _unknown_setting_message(setting, row, model)
+        elif type(value) not in (int, float) and _is_in_request(value, fields.body):
             continue  # another setting asks for the very same
         else:
-            sentence = _beside(outcome.silencers(setting))
+            sentence = _not_sent_message(outcome.suppressors(setting))
         if sentence is not None:
-            found.append(f"{setting}: {sentence}")
-    return found
+            warnings.append(f"{setting}: {sentence}")
+    return warnings
 
 
 class _Outcome:
@@ -54,12 +54,12 @@ class _Outcome:
         self.fields = fields
         self._places: dict[str, list[int]] = {}
         """The places of each setting's writes that are more than a bar."""
-        self._near: dict[str, list[int]] = {}
+        self._places_by_field: dict[str, list[int]] = {}
         """The places of the writes within each field at the top of the body: no others touch each other."""
         for place, (setting, path, _, state) in enumerate(fields.writes):
             if state != "bar":
                 self._places.setdefault(setting, []).append(place)
-            self._near.setdefault(path.partition(".")[0], []).append(place)
+            self._places_by_field.setdefault(path.partition(".")[0], []).append(place)
         self._is_disjoint = _are_disjoint([write.path for write in fields.writes])
         """Mostly no two settings are written to one place: then nothing has to be compared."""
 
@@ -67,33 +67,33 @@ class _Outcome:
         """Whether the model takes a setting, or would without the others."""
         return setting in self._places
 
-    def sent(self, setting: str) -> list[Write]:
+    def sent(self, setting: str) -> list[SettingWrite]:
         """The writes of a setting that no later write takes the place of."""
-        found: list[Write] = []
+        writes: list[SettingWrite] = []
         for place in self._places.get(setting, ()):
             write = self.fields.writes[place]
             if write.state == "sent" and (
                 self._is_disjoint or not _is_covered(write, self._later(place, write.path, setting))
             ):
-                found.append(write)
-        return found
+                writes.append(write)
+        return writes
 
-    def silencers(self, setting: str) -> list[str]:
+    def suppressors(self, setting: str) -> list[str]:
         """The settings of which each alone keeps this one from being sent, in the order in which they were given."""
-        hiding = [self._hiding(place) for place in self._places[setting]]
-        found = set.intersection(*hiding) | self.fields.silencers.get(setting, set())
-        return [other for other in self.fields.settings if other in found]
+        per_write = [self._suppressors_of_write(place) for place in self._places[setting]]
+        names = set.intersection(*per_write) | self.fields.suppressors.get(setting, set())
+        return [other for other in self.fields.settings if other in names]
 
     def thinking_can_change(self) -> bool:
         """Whether some value of `thinking` would change the request."""
-        place = self.fields.thinking_place - 1
+        place = self.fields.thinking_position - 1
         return any(
             not _is_written_over(path, self._later(place, path, "thinking")) for path in self.fields.thinking_paths
         )
 
-    def _later(self, place: int, path: str, setting: str) -> list[Write]:
+    def _later(self, place: int, path: str, setting: str) -> list[SettingWrite]:
         """What other settings send near a path, behind this place."""
-        near = self._near.get(path.partition(".")[0], ())
+        near = self._places_by_field.get(path.partition(".")[0], ())
         return [
             write
             for other in near
@@ -101,20 +101,20 @@ class _Outcome:
             if write.setting != setting and not {write.setting, setting} <= _THINKING
         ]
 
-    def _hiding(self, place: int) -> set[str]:
+    def _suppressors_of_write(self, place: int) -> set[str]:
         """The settings of which each alone takes the place of this write, or sends the same there."""
         write = self.fields.writes[place]
-        found: set[str] = set()
-        behind: dict[str, list[Write]] = {}
-        for other in self._near[write.path.partition(".")[0]]:
+        suppressors: set[str] = set()
+        later_writes: dict[str, list[SettingWrite]] = {}
+        for other in self._places_by_field[write.path.partition(".")[0]]:
             one = self.fields.writes[other]
             if one.setting == write.setting or {one.setting, write.setting} <= _THINKING:
                 continue
             if write.value is not None and one[1:3] == write[1:3]:
-                found.add(one.setting)
+                suppressors.add(one.setting)
             elif other > place:
-                behind.setdefault(one.setting, []).append(one)
-        return found | {name for name, writes in behind.items() if _is_covered(write, writes)}
+                later_writes.setdefault(one.setting, []).append(one)
+        return suppressors | {name for name, writes in later_writes.items() if _is_covered(write, writes)}
 
 
 def _are_disjoint(paths: list[str]) -> bool:
@@ -129,22 +129,22 @@ def _are_disjoint(paths: list[str]) -> bool:
     return True
 
 
-def _is_covered(write: Write, later: list[Write]) -> bool:
+def _is_covered(write: SettingWrite, later: list[SettingWrite]) -> bool:
     return bool(later) and all(_is_written_over(path, later) for path in leaf_paths(write.path, write.value))
 
 
-def _is_written_over(path: str, later: list[Write]) -> bool:
+def _is_written_over(path: str, later: list[SettingWrite]) -> bool:
     return any(path == one.path or path.startswith(f"{one.path}.") for one in later)
 
 
 # --- the sentences -------------------------------------------------------------------------------------------------
 
 
-def _beside(silencers: list[str]) -> str:
-    return f"it is not sent beside {' and '.join(silencers) or 'the other settings'}"
+def _not_sent_message(suppressors: list[str]) -> str:
+    return f"it is not sent beside {' and '.join(suppressors) or 'the other settings'}"
 
 
-def _unknown(setting: str, row: Profile, model: str) -> str:
+def _unknown_setting_message(setting: str, row: Profile, model: str) -> str:
     sentence = f"{model} takes no such setting"
     if setting in SETTINGS:
         return sentence
@@ -162,11 +162,11 @@ def _nearest_setting(name: str) -> str | None:
     return next(iter(get_close_matches(name, SETTINGS, 1)), None)
 
 
-def _about_thinking(outcome: _Outcome, row: Profile, model: str) -> str | None:
+def _thinking_message(outcome: _Outcome, row: Profile, model: str) -> str | None:
     level = outcome.fields.settings["thinking"]
     if not outcome.thinking_can_change():
         if outcome.is_known("thinking"):
-            return _beside(outcome.silencers("thinking"))
+            return _not_sent_message(outcome.suppressors("thinking"))
         return f"{model} cannot be told how much to think"
     if level is True:
         return None
@@ -188,7 +188,7 @@ def _about_thinking(outcome: _Outcome, row: Profile, model: str) -> str | None:
     return f"{model} knows no level {level!r}; it is asked to think, and not how much"
 
 
-def _is_visible(value: Any, body: Any) -> bool:
+def _is_in_request(value: Any, body: Any) -> bool:
     """Whether all of a value can be seen in what is sent; of a yes or no it cannot be said."""
     sent = list(_leaves(body))
     return all(

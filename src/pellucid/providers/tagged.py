@@ -17,7 +17,7 @@ from .frame_template import SkipRule
 from .profile import Profile
 
 TEXT: Key = "text"
-_REASONING: Key = "tagged"
+_REASONING_KEY: Key = "tagged"
 
 HARMONY = "harmony"
 """What a row's `tags` says for gpt-oss's own format."""
@@ -34,16 +34,16 @@ class TaggedText:
         emit: Emitter,
         row: Profile,
         thinking: Callable[[str], None] | None = None,
-        key: Key = _REASONING,
+        key: Key = _REASONING_KEY,
     ) -> None:
         self._emit = emit
         self._key = key
         self._thinking = thinking or partial(emit.thinking, key)
-        family = family_of(row)
+        family = tag_family(row)
         self._splitter = None if family is None else tags.Splitter(family, implicit_start=row.implicit_start)
         self._logprobs: list[dict[str, Any]] | None = None
-        self._open: str | None = None
-        self._answered = False
+        self._open_marker: str | None = None
+        self._has_answer = False
         self.skip_rule: SkipRule | None = None
         """Of the text that was fed last."""
 
@@ -55,43 +55,43 @@ class TaggedText:
             if logprobs:
                 self._logprobs = (self._logprobs or []) + logprobs
             spans = self._splitter.feed(text)
-            special = self._splitter.special if len(spans) == 1 and spans[0].text == text else None
+            special = self._splitter.find_special if len(spans) == 1 and spans[0].text == text else None
             self.skip_rule = None if special is None else SkipRule(special, self._splitter.skip)
-            self._spans(spans)
+            self._emit_spans(spans)
 
     def pause(self) -> None:
         """Something else follows. White space before an answer stays held: it is not known yet whose it is."""
-        if self._splitter is not None and self._answered:
-            self._spans(self._splitter.pause())
+        if self._splitter is not None and self._has_answer:
+            self._emit_spans(self._splitter.pause())
 
     def end(self) -> None:
         if self._splitter is not None:
-            self._spans(self._splitter.end())
+            self._emit_spans(self._splitter.end())
             self._splitter = None
 
-    def _spans(self, spans: list[tags.Span]) -> None:
+    def _emit_spans(self, spans: list[tags.Span]) -> None:
         for kind, text in spans:
             if kind == tags.TEXT:
-                self._answered = True
+                self._has_answer = True
                 self._emit.text(TEXT, text, logprobs=self._logprobs)
                 self._logprobs = None
             elif kind == tags.THINKING:
                 self._thinking(text)
             elif kind == tags.OPEN:
-                self._open = text
-            elif kind == tags.CLOSE and self._open is not None:
-                self._emit.thinking(self._key, details={"open": self._open, "close": text})
-                self._open = None
+                self._open_marker = text
+            elif kind == tags.CLOSE and self._open_marker is not None:
+                self._emit.thinking(self._key, details={"open": self._open_marker, "close": text})
+                self._open_marker = None
 
 
-def family_of(row: Profile) -> tags.Family | None:
+def tag_family(row: Profile) -> tags.Family | None:
     """The markers of this row; None where it has none, or harmony's, which are more than markers."""
     return None if row.tags in (None, HARMONY) else tags.family(row.tags)
 
 
-def as_tagged(part: ThinkingPart) -> str | None:
+def with_markers(part: ThinkingPart) -> str | None:
     """The reasoning between the markers it came in; None if it did not come in markers."""
-    marks = part.provider_details or {}
-    if not isinstance(marks.get("open"), str):
+    markers = part.provider_details or {}
+    if not isinstance(markers.get("open"), str):
         return None
-    return f"{marks['open']}{part.content}{marks.get('close', '')}"
+    return f"{markers['open']}{part.content}{markers.get('close', '')}"

@@ -18,18 +18,18 @@ No input or output here, but for the file of the key (`keys`); no clock, and no 
 
 from __future__ import annotations
 
-from .chain import SALT_BYTES, Entry, Head, canonical, digest, follow, framed, genesis
+from .chain import SALT_BYTES, ChainHead, Entry, canonical_json, content_digest, entry_hash, frame_content, genesis_hash
 from .keys import (
     Checkpoint,
     Recording,
     RecordKeys,
     Signer,
-    Trusted,
+    TrustedKeys,
     ensure_record_keys,
     find_record_keys,
     read_public_keys,
     read_record_keys,
-    signed,
+    sign_checkpoint,
 )
 from .lines import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
 from .verify import Finding, Report, ScopeReport, Verifier
@@ -37,13 +37,13 @@ from .verify import Finding, Report, ScopeReport, Verifier
 __all__ = [
     "SALT_BYTES",
     "Begin",
+    "ChainHead",
     "Checkpoint",
     "CheckpointLine",
     "End",
     "Entry",
     "EntryLine",
     "Finding",
-    "Head",
     "KeyLine",
     "Line",
     "RecordKeys",
@@ -52,17 +52,17 @@ __all__ = [
     "ScopeLine",
     "ScopeReport",
     "Signer",
-    "Trusted",
+    "TrustedKeys",
     "UnrecordedLine",
     "Verifier",
-    "canonical",
-    "digest",
+    "canonical_json",
+    "content_digest",
     "ensure_record_keys",
+    "entry_hash",
     "find_record_keys",
-    "follow",
-    "framed",
-    "genesis",
+    "frame_content",
+    "genesis_hash",
     "read_public_keys",
     "read_record_keys",
-    "signed",
+    "sign_checkpoint",
 ]

@@ -44,32 +44,32 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of whoever stores."""
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """How far a chain has come."""
 
     number: int
     hash: bytes
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Any) -> bytes:
     # Half of a surrogate pair is no text, but what somebody wrote into a record is to be hashed, not fallen over.
     return _encode(value).encode("utf-8", "surrogatepass")
 
 
-def digest(salt: bytes, content: Iterable[bytes]) -> bytes:
-    hashed = sha256(salt)
+def content_digest(salt: bytes, content: Iterable[bytes]) -> bytes:
+    hasher = sha256(salt)
     for piece in content:
-        hashed.update(piece)
-    return hashed.digest()
+        hasher.update(piece)
+    return hasher.digest()
 
 
-def framed(fields: Mapping[str, Any], pieces: Mapping[str, bytes | None]) -> list[bytes]:
+def frame_content(fields: Mapping[str, Any], pieces: Mapping[str, bytes | None]) -> list[bytes]:
     """One content. A number with a point in `fields` is written as Python does: the shortest that reads back equal."""
     lengths = [[name, None if piece is None else len(piece)] for name, piece in pieces.items()]
-    return [canonical({**fields, "pieces": lengths}) + b"\n", *(piece for piece in pieces.values() if piece)]
+    return [canonical_json({**fields, "pieces": lengths}) + b"\n", *(piece for piece in pieces.values() if piece)]
 
 
-def unhex(text: str) -> bytes:
+def decode_hex(text: str) -> bytes:
     """The bytes that are written so, and in no other way; nothing, which is no hash, if none are."""
     try:
         data = bytes.fromhex(text)
@@ -78,43 +78,43 @@ def unhex(text: str) -> bytes:
     return data if data.hex() == text else b""
 
 
-def genesis(owner: str, scope: str) -> bytes:
+def genesis_hash(owner: str, scope: str) -> bytes:
     """What the first entry of a chain follows."""
-    return sha256(_GENESIS + canonical({"owner": owner, "scope": scope})).digest()
+    return sha256(_GENESIS + canonical_json({"owner": owner, "scope": scope})).digest()
 
 
-def follow(previous: bytes, entry: Entry) -> bytes:
+def entry_hash(previous: bytes, entry: Entry) -> bytes:
     """The hash of an entry that comes after this one."""
     # By hand, for this is done once for everything that is stored. A test holds it to `canonical`.
-    said = f'"kind":{encode_basestring(entry.kind)}'
+    members = f'"kind":{encode_basestring(entry.kind)}'
     if entry.more:
-        said += f',"more":{canonical(entry.more).decode("utf-8", "surrogatepass")}'
-    said += f',"number":{entry.number},"subject":{encode_basestring(entry.subject)}}}'
-    of = f'"digest":{encode_basestring(entry.digest)},' if entry.digest is not None else ""
-    return sha256(previous + f'{{"at":{entry.at},{of}{said}'.encode("utf-8", "surrogatepass")).digest()
+        members += f',"more":{canonical_json(entry.more).decode("utf-8", "surrogatepass")}'
+    members += f',"number":{entry.number},"subject":{encode_basestring(entry.subject)}}}'
+    digest_member = f'"digest":{encode_basestring(entry.digest)},' if entry.digest is not None else ""
+    return sha256(previous + f'{{"at":{entry.at},{digest_member}{members}'.encode("utf-8", "surrogatepass")).digest()
 
 
-def ranges(numbers: Iterable[int]) -> list[list[int]]:
+def to_ranges(numbers: Iterable[int]) -> list[list[int]]:
     """Pairs of first and last, for `ends`."""
-    found: list[list[int]] = []
+    pairs: list[list[int]] = []
     for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1][1] = number
+        if pairs and number == pairs[-1][1] + 1:
+            pairs[-1][1] = number
         else:
-            found.append([number, number])
-    return found
+            pairs.append([number, number])
+    return pairs
 
 
-def ended_by(more: dict[str, Any]) -> Sequence[tuple[int, int]] | None:
+def ended_ranges(more: dict[str, Any]) -> Sequence[tuple[int, int]] | None:
     """The pairs in an entry's `more`; None if what stands there is no such thing."""
     pairs = more.get("ends", [])
     if not isinstance(pairs, list):
         return None
-    found: list[tuple[int, int]] = []
+    ended: list[tuple[int, int]] = []
     for pair in pairs:
         if not (isinstance(pair, list) and len(pair) == 2 and all(type(end) is int for end in pair)):
             return None
         if not 1 <= pair[0] <= pair[1]:
             return None
-        found.append((pair[0], pair[1]))
-    return found
+        ended.append((pair[0], pair[1]))
+    return ended

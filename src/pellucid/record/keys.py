@@ -41,7 +41,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ..data_directory import SecretFile
 from ..errors import ConfigError
-from .chain import Head, canonical
+from .chain import ChainHead, canonical_json
 
 _FILE = SecretFile(
     "the record's key",
@@ -49,10 +49,10 @@ _FILE = SecretFile(
     "PELLUCID_RECORD_KEY",
 )
 
-_SIGNED = b"pellucid/checkpoint/1\n"
-_SEAL = b"pellucid/record/seal/1\n"
-_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
-_WRONG = "it must hold Ed25519 keys in PEM (-----BEGIN PRIVATE KEY-----), without a password"
+_SIGNATURE_PREFIX = b"pellucid/checkpoint/1\n"
+_SEAL_PREFIX = b"pellucid/record/seal/1\n"
+_PEM_BLOCK = re.compile(rb"-----BEGIN ([A-Z ]+)-----.+?-----END \1-----", re.DOTALL)
+_FORMAT_ERROR = "it must hold Ed25519 keys in PEM (-----BEGIN PRIVATE KEY-----), without a password"
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -75,10 +75,10 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How far each chain has come that went on: number and hash (hexadecimal) of its newest entry, by scope."""
 
     def body(self) -> bytes:
-        return canonical(msgspec.to_builtins(self))
+        return canonical_json(msgspec.to_builtins(self))
 
 
-class Signed(msgspec.Struct, frozen=True):
+class SignedCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint with its signature."""
 
     checkpoint: Checkpoint
@@ -88,21 +88,21 @@ class Signed(msgspec.Struct, frozen=True):
     def hash(self) -> str:
         return sha256(self.checkpoint.body() + self.signature).hexdigest()
 
-    def holds(self, trusted: Trusted) -> bool:
+    def is_valid(self, trusted: TrustedKeys) -> bool:
         """Whether its key, which is one of these, signed it."""
         try:
             key = Ed25519PublicKey.from_public_bytes(trusted[self.checkpoint.key])
-            key.verify(self.signature, _SIGNED + self.checkpoint.body())
+            key.verify(self.signature, _SIGNATURE_PREFIX + self.checkpoint.body())
         except (InvalidSignature, ValueError):
             return False
         return True
 
 
-def signed(signer: Signer, checkpoint: Checkpoint) -> Signed:
-    return Signed(checkpoint, signer.sign(_SIGNED + checkpoint.body()))
+def sign_checkpoint(signer: Signer, checkpoint: Checkpoint) -> SignedCheckpoint:
+    return SignedCheckpoint(checkpoint, signer.sign(_SIGNATURE_PREFIX + checkpoint.body()))
 
 
-def read_body(body: bytes) -> Checkpoint | None:
+def decode_checkpoint(body: bytes) -> Checkpoint | None:
     """The checkpoint that has this body; None if none has exactly this."""
     try:
         checkpoint = msgspec.json.decode(body, type=Checkpoint)
@@ -116,7 +116,7 @@ class Signer:
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
-        self._sealing = sha256(_SEAL + key.private_bytes_raw()).digest()
+        self._seal_key = sha256(_SEAL_PREFIX + key.private_bytes_raw()).digest()
         self.public = key.public_key().public_bytes_raw()
         self.id = key_id(self.public)
 
@@ -127,10 +127,10 @@ class Signer:
     def sign(self, data: bytes) -> bytes:
         return self._key.sign(data)
 
-    def seal(self, owner: str, scope: str, head: Head, signed: int) -> bytes:
+    def seal(self, owner: str, scope: str, head: ChainHead, signed_number: int) -> bytes:
         """Of a chain that has come so far, and is signed up to there."""
-        said = [owner, scope, head.number, head.hash.hex(), signed]
-        return hmac(self._sealing, canonical(said), "sha256")
+        sealed_fields = [owner, scope, head.number, head.hash.hex(), signed_number]
+        return hmac(self._seal_key, canonical_json(sealed_fields), "sha256")
 
     def pem(self) -> bytes:
         """The key itself: a secret."""
@@ -140,7 +140,7 @@ class Signer:
         return f"Signer({self.id})"
 
 
-class Trusted(dict[str, bytes]):
+class TrustedKeys(dict[str, bytes]):
     """Public keys, by their ids."""
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
@@ -162,21 +162,21 @@ class Recording:
 
     `signers`: the first seals; by the others it is known again what they sealed. None: nothing is sealed."""
 
-    def __init__(self, enabled: bool = True, signers: Sequence[Signer] = ()) -> None:
-        self.enabled = enabled
+    def __init__(self, is_enabled: bool = True, signers: Sequence[Signer] = ()) -> None:
+        self.is_enabled = is_enabled
         self.signers = tuple(signers)
-        self.waiting = 0
+        self.unsigned_count = 0
         """So many entries this process wrote since somebody set it to 0: what a checkpoint waits for."""
 
-    def seal(self, owner: str, scope: str, head: Head, signed: int) -> bytes | None:
-        return self.signers[0].seal(owner, scope, head, signed) if self.signers else None
+    def seal(self, owner: str, scope: str, head: ChainHead, signed_number: int) -> bytes | None:
+        return self.signers[0].seal(owner, scope, head, signed_number) if self.signers else None
 
-    def sealed(self, owner: str, scope: str, head: Head, signed: int, seal: bytes | None) -> bool:
+    def is_sealed(self, owner: str, scope: str, head: ChainHead, signed_number: int, seal: bytes | None) -> bool:
         """Whether one of them sealed this. Where there are none, everything is as it should be."""
         if not self.signers:
             return True
         return seal is not None and any(
-            compare_digest(signer.seal(owner, scope, head, signed), seal) for signer in self.signers
+            compare_digest(signer.seal(owner, scope, head, signed_number), seal) for signer in self.signers
         )
 
 
@@ -185,20 +185,20 @@ class RecordKeys(NamedTuple):
 
     signers: tuple[Signer, ...]
     """The first signs."""
-    trusted: Trusted
+    trusted: TrustedKeys
     """The public keys of all."""
 
 
 def find_record_keys(path: Path) -> RecordKeys | None:
     """Those that the environment holds, or else the file, if it is there. Raises `ConfigError`."""
-    keys = _in_environment()
+    keys = _keys_from_environment()
     return read_record_keys(path) if keys is None and path.exists() else keys
 
 
 def ensure_record_keys(path: Path) -> RecordKeys:
     """Those that the environment holds, or else the file, which is made with one new key if it is not there. Raises
     `ConfigError`."""
-    if (keys := _in_environment()) is not None:
+    if (keys := _keys_from_environment()) is not None:
         return keys
     _FILE.ensure(path, lambda: Signer.generate().pem())
     return read_record_keys(path)
@@ -206,47 +206,47 @@ def ensure_record_keys(path: Path) -> RecordKeys:
 
 def read_record_keys(path: str | Path) -> RecordKeys:
     """Those in the file. Raises `ConfigError` if it is not there, not right, or readable by others."""
-    return _private(_FILE.read(Path(path))[0], str(path))
+    return _parse_private_keys(_FILE.read(Path(path))[0], str(path))
 
 
-def read_public_keys(path: Path) -> Trusted:
+def read_public_keys(path: Path) -> TrustedKeys:
     """Public keys, from a file that need be no secret. Raises `ConfigError`."""
     try:
         data = path.read_bytes()
     except OSError as error:
         raise ConfigError([f"{path}: the public key cannot be read: {error.strerror}"]) from None
-    return Trusted(read_signers(data, str(path))[1])
+    return TrustedKeys(parse_pem_keys(data, str(path))[1])
 
 
-def read_signers(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
+def parse_pem_keys(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
     """The private keys in a PEM text, and the public ones of all keys in it. Raises `ConfigError`."""
     signers: list[Signer] = []
     publics: list[bytes] = []
-    for block in _BLOCK.finditer(pem):
+    for block in _PEM_BLOCK.finditer(pem):
         try:
             private = block.group(1).endswith(b"PRIVATE KEY")
             key = load_pem_private_key(block.group(), None) if private else load_pem_public_key(block.group())
         except (ValueError, TypeError, UnsupportedAlgorithm):
-            raise ConfigError([f"{where}: {_WRONG}"]) from None
+            raise ConfigError([f"{where}: {_FORMAT_ERROR}"]) from None
         if isinstance(key, Ed25519PrivateKey):
             signers.append(Signer(key))
             publics.append(signers[-1].public)
         elif isinstance(key, Ed25519PublicKey):
             publics.append(key.public_bytes_raw())
         else:
-            raise ConfigError([f"{where}: {_WRONG}"])
+            raise ConfigError([f"{where}: {_FORMAT_ERROR}"])
     if not publics:
-        raise ConfigError([f"{where}: {_WRONG}"])
+        raise ConfigError([f"{where}: {_FORMAT_ERROR}"])
     return signers, publics
 
 
-def _in_environment() -> RecordKeys | None:
+def _keys_from_environment() -> RecordKeys | None:
     value = _FILE.from_environment()
-    return _private(value.encode(), _FILE.variable) if value is not None else None
+    return _parse_private_keys(value.encode(), _FILE.env_variable) if value is not None else None
 
 
-def _private(pem: bytes, where: str) -> RecordKeys:
-    signers, publics = read_signers(pem, where)
+def _parse_private_keys(pem: bytes, where: str) -> RecordKeys:
+    signers, publics = parse_pem_keys(pem, where)
     if not signers:
         raise ConfigError([f"{where}: there is no private key in it to sign the record with"])
-    return RecordKeys(tuple(signers), Trusted(publics))
+    return RecordKeys(tuple(signers), TrustedKeys(publics))

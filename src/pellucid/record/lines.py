@@ -79,7 +79,7 @@ class EntryLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
         return Entry(**{name: getattr(self, name) for name in Entry.__struct_fields__})
 
     @property
-    def kept(self) -> bytes | None:
+    def content_bytes(self) -> bytes | None:
         """The content itself."""
         return self.content.encode("utf-8", "surrogatepass") if self.content is not None else self.content_base64
 
@@ -115,11 +115,11 @@ def decode_line(data: bytes, number: int) -> Line:
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        told = str(error) if isinstance(error, msgspec.DecodeError) else "it is no JSON in UTF-8"
-        raise RequestError(f"line {number} is none of a record: {told}", code="not_a_record") from None
+        reason = str(error) if isinstance(error, msgspec.DecodeError) else "it is no JSON in UTF-8"
+        raise RequestError(f"line {number} is none of a record: {reason}", code="not_a_record") from None
 
 
-def content_of(data: bytes) -> dict[str, Any]:
+def content_fields(data: bytes) -> dict[str, Any]:
     """The fields of a line that hold this."""
     try:
         return {"content": data.decode()}

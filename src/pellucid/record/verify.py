@@ -8,7 +8,7 @@ It is fed the lines of a record in their order (`lines`), from a store or from a
 still to be compared. What is wrong is named where it is wrong, and what follows it is checked nevertheless: an entry
 whose hash is not right is one finding, not as many as there are entries after it.
 
-`_Checkpoints` are checked first: whether they follow each other, and what they say of each chain. Then each `_Scope`,
+`_CheckpointChains` are checked first: whether they follow each other, and what they say of each chain. Then each `_Scope`,
 entry by entry, is held against that.
 """
 
@@ -20,14 +20,14 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from .chain import Head, digest, ended_by, follow, genesis, unhex
-from .keys import Recording, Signed, Trusted, read_signers
+from .chain import ChainHead, content_digest, decode_hex, ended_ranges, entry_hash, genesis_hash
+from .keys import Recording, SignedCheckpoint, TrustedKeys, parse_pem_keys
 from .lines import FORMAT, Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
 
-MOST = 1_000
+MAX_FINDINGS = 1_000
 """So many findings are told, at most."""
 
-What: TypeAlias = Literal[
+FindingKind: TypeAlias = Literal[
     "cut",  # the lines end before their end
     "checkpoint",  # a checkpoint is missing, was changed, or does not follow the one before
     "signature",  # a checkpoint was not signed with its key
@@ -49,7 +49,7 @@ What: TypeAlias = Literal[
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that is wrong."""
 
-    what: What
+    what: FindingKind
     message: str
     owner: str | None = None
     scope: str | None = None
@@ -96,7 +96,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
     @property
-    def right(self) -> bool:
+    def is_ok(self) -> bool:
         return not self.findings
 
 
@@ -105,95 +105,98 @@ class Verifier:
     ends of chains are known that no checkpoint covers yet. `known`: checkpoints that must be in it."""
 
     def __init__(
-        self, trusted: Trusted | None = None, recording: Recording | None = None, known: Iterable[Signed] = ()
+        self,
+        trusted: TrustedKeys | None = None,
+        recording: Recording | None = None,
+        known: Iterable[SignedCheckpoint] = (),
     ) -> None:
-        self._given = bool(trusted)
-        self._trusted = trusted if trusted is not None else Trusted()
+        self._has_trusted_keys = bool(trusted)
+        self._trusted = trusted if trusted is not None else TrustedKeys()
         self._recording = recording
         self._known = tuple(known)
         self._begin: Begin | None = None
-        self._made: _Checkpoints | None = None
+        self._checkpoint_chain: _CheckpointChains | None = None
         self._scope: _Scope | None = None
         self._findings: list[Finding] = []
         self._lines = 0
-        self._scopes = self._entries = self._contents = self._gone = self._before = 0
-        self._ended = False
+        self._scopes = self._entries = self._contents = self._gone = self._older_count = 0
+        self._has_end = False
 
     def feed(self, line: Line) -> list[ScopeReport]:
         """The next line. What is through by it."""
-        through: list[ScopeReport] = []
+        reports: list[ScopeReport] = []
         if isinstance(line, EntryLine):
             if self._scope is None:
-                self._found([Finding("entry", "there is an entry before any scope", entry=line.number)])
+                self._add_findings([Finding("entry", "there is an entry before any scope", entry=line.number)])
             else:
-                self._found(self._scope.feed(line))
+                self._add_findings(self._scope.feed(line))
         else:
             if self._scope is not None:
-                through.append(self._through(self._scope))
-            self._found(self._check(line))
+                reports.append(self._end_scope(self._scope))
+            self._add_findings(self._check_line(line))
         self._lines += 1
-        return through
+        return reports
 
     def end(self) -> Report:
         """There are no more. (A record that does not close with its own `end` was cut off.)"""
         if self._scope is not None:
-            self._through(self._scope)
-        if not self._ended:
-            self._found([Finding("cut", "the record was cut off: its last line is missing")])
+            self._end_scope(self._scope)
+        if not self._has_end:
+            self._add_findings([Finding("cut", "the record was cut off: its last line is missing")])
         else:
-            self._found(self._checkpoints.vanished())
-            self._found(self._checkpoints.unknown(self._known))
+            self._add_findings(self._checkpoints.find_vanished())
+            self._add_findings(self._checkpoints.find_missing(self._known))
         return Report(
             scopes=self._scopes,
             entries=self._entries,
             contents=self._contents,
             gone=self._gone,
             checkpoints=self._checkpoints.count,
-            before=self._before,
-            keys="given" if self._given else "own" if self._trusted else "none",
+            before=self._older_count,
+            keys="given" if self._has_trusted_keys else "own" if self._trusted else "none",
             findings=tuple(self._findings),
         )
 
     @property
-    def _checkpoints(self) -> _Checkpoints:
-        if self._made is None:
+    def _checkpoints(self) -> _CheckpointChains:
+        if self._checkpoint_chain is None:
             begin = self._begin or Begin(format=FORMAT, at=0)
-            self._made = _Checkpoints(self._trusted, begin.owner, begin.scope)
-        return self._made
+            self._checkpoint_chain = _CheckpointChains(self._trusted, begin.owner, begin.scope)
+        return self._checkpoint_chain
 
-    def _check(self, line: Line) -> Iterator[Finding]:
+    def _check_line(self, line: Line) -> Iterator[Finding]:
         match line:
             case Begin():
                 if line.format != FORMAT:
                     yield Finding("cut", f"this is {line.format!r}, and {FORMAT!r} is what is known here")
-                if self._begin is not None or self._made is not None:
+                if self._begin is not None or self._checkpoint_chain is not None:
                     yield Finding("cut", "this is more than one record, or not from its beginning")
                 self._begin = line
             case KeyLine():
-                if not self._given:
-                    self._trusted.update(Trusted(read_signers(line.pem.encode(), "the record's key")[1]))
+                if not self._has_trusted_keys:
+                    self._trusted.update(TrustedKeys(parse_pem_keys(line.pem.encode(), "the record's key")[1]))
             case CheckpointLine():
                 yield from self._checkpoints.feed(line)
             case ScopeLine():
-                self._scope = _Scope(line, self._checkpoints.of(line.owner, line.scope), self._recording)
-                if self._checkpoints.seen(line.owner, line.scope):
+                self._scope = _Scope(line, self._checkpoints.heads_of(line.owner, line.scope), self._recording)
+                if self._checkpoints.mark_seen(line.owner, line.scope):
                     yield self._scope.finding("head", "this scope comes twice")
             case UnrecordedLine(before=True):
-                self._before += 1
+                self._older_count += 1
             case UnrecordedLine():
-                told = (
+                message = (
                     f"{line.kind} {line.subject} is stored, and no entry says so: it was put there otherwise, or while "
                     "nothing was recorded"
                 )
-                yield Finding("unrecorded", told, line.owner, line.scope)
+                yield Finding("unrecorded", message, line.owner, line.scope)
             case End():
-                self._ended = True
+                self._has_end = True
                 if line.lines != self._lines:
                     yield Finding("cut", f"there are {self._lines} lines, and {line.lines} were written")
 
-    def _through(self, scope: _Scope) -> ScopeReport:
+    def _end_scope(self, scope: _Scope) -> ScopeReport:
         self._scope = None
-        self._found(scope.end())
+        self._add_findings(scope.end())
         report = scope.report
         self._scopes += 1
         self._entries += report.entries
@@ -201,9 +204,9 @@ class Verifier:
         self._gone += report.gone
         return report
 
-    def _found(self, findings: Iterable[Finding]) -> None:
+    def _add_findings(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
-            if len(self._findings) < MOST:
+            if len(self._findings) < MAX_FINDINGS:
                 self._findings.append(finding)
 
 
@@ -219,24 +222,24 @@ class _SignedHead(NamedTuple):
     at: int
 
 
-class _Last(NamedTuple):
+class _LastCheckpoint(NamedTuple):
     number: int
     hash: str
 
 
-_START = _Last(0, "")
+_NO_CHECKPOINT = _LastCheckpoint(0, "")
 
 
-class _Checkpoints:
+class _CheckpointChains:
     """Of all owners (`owner` is None), of one, or of what one scope is named in: then some may be left out."""
 
-    def __init__(self, trusted: Trusted, owner: str | None, scope: str | None) -> None:
+    def __init__(self, trusted: TrustedKeys, owner: str | None, scope: str | None) -> None:
         self.count = 0
         self._trusted = trusted
         self._owner = owner
         self._scope = scope
-        self._serial = _START
-        self._last: dict[str, _Last] = {}
+        self._last_of_gateway = _NO_CHECKPOINT
+        self._last_of_owner: dict[str, _LastCheckpoint] = {}
         self._hashes: set[str] = set()
         self._heads: dict[tuple[str, str], list[_SignedHead]] = {}
         self._seen: set[tuple[str, str]] = set()
@@ -245,100 +248,106 @@ class _Checkpoints:
         self.count += 1
         checkpoint = line.checkpoint
         if checkpoint is None:
-            yield _wrong(line, f"what is kept as checkpoint {line.number} is none")
+            yield _checkpoint_finding(line, f"what is kept as checkpoint {line.number} is none")
             return
         if (checkpoint.owner, checkpoint.number, checkpoint.serial) != (line.owner, line.number, line.serial):
-            yield _wrong(line, f"what is kept as checkpoint {line.number} of this owner is another one")
+            yield _checkpoint_finding(line, f"what is kept as checkpoint {line.number} of this owner is another one")
             return
-        signed = Signed(checkpoint, line.signature)
+        signed = SignedCheckpoint(checkpoint, line.signature)
         if self._scope is None:
-            yield from self._follows(line, signed)
+            yield from self._check_order(line, signed)
         self._hashes.add(signed.hash)
         if checkpoint.key not in self._trusted:
-            told = f"checkpoint {line.number} was signed with the key {checkpoint.key}, which is not known here"
-            yield _wrong(line, told, "key")
-        elif not signed.holds(self._trusted):
-            told = f"checkpoint {line.number} was changed, or signed by somebody without its key"
-            yield _wrong(line, told, "signature")
+            message = f"checkpoint {line.number} was signed with the key {checkpoint.key}, which is not known here"
+            yield _checkpoint_finding(line, message, "key")
+        elif not signed.is_valid(self._trusted):
+            message = f"checkpoint {line.number} was changed, or signed by somebody without its key"
+            yield _checkpoint_finding(line, message, "signature")
         else:
             for scope, (number, hash) in checkpoint.heads.items():
                 if self._scope is None or scope == self._scope:
-                    yield from self._said(line, scope, _SignedHead(number, unhex(hash), line.number, checkpoint.at))
+                    yield from self._add_head(
+                        line, scope, _SignedHead(number, decode_hex(hash), line.number, checkpoint.at)
+                    )
 
-    def _follows(self, line: CheckpointLine, signed: Signed) -> Iterator[Finding]:
+    def _check_order(self, line: CheckpointLine, signed: SignedCheckpoint) -> Iterator[Finding]:
         """The owner's checkpoint before it; and the gateway's, where all owners' are there."""
         checkpoint = signed.checkpoint
-        last = self._last.get(line.owner, _START)
+        last = self._last_of_owner.get(line.owner, _NO_CHECKPOINT)
         if checkpoint.number != last.number + 1:
             yield _missing(line, last.number + 1, checkpoint.number - 1)
         elif checkpoint.previous != last.hash:
-            yield _wrong(line, f"checkpoint {line.number} does not follow checkpoint {last.number} as that is now")
-        self._last[line.owner] = _Last(checkpoint.number, signed.hash)
+            yield _checkpoint_finding(
+                line, f"checkpoint {line.number} does not follow checkpoint {last.number} as that is now"
+            )
+        self._last_of_owner[line.owner] = _LastCheckpoint(checkpoint.number, signed.hash)
         if self._owner is not None:
             return
-        number, hash = self._serial
+        number, hash = self._last_of_gateway
         if checkpoint.serial != number + 1:
-            told = f"of the gateway's checkpoints, {number + 1} to {checkpoint.serial - 1} are not there"
-            yield Finding("checkpoint", told)
+            message = f"of the gateway's checkpoints, {number + 1} to {checkpoint.serial - 1} are not there"
+            yield Finding("checkpoint", message)
         elif checkpoint.before != hash:
-            told = f"the gateway's checkpoint {checkpoint.serial} does not follow {number} as that is now"
-            yield Finding("checkpoint", told)
-        self._serial = _Last(checkpoint.serial, signed.hash)
+            message = f"the gateway's checkpoint {checkpoint.serial} does not follow {number} as that is now"
+            yield Finding("checkpoint", message)
+        self._last_of_gateway = _LastCheckpoint(checkpoint.serial, signed.hash)
 
-    def _said(self, line: CheckpointLine, scope: str, head: _SignedHead) -> Iterator[Finding]:
+    def _add_head(self, line: CheckpointLine, scope: str, head: _SignedHead) -> Iterator[Finding]:
         heads = self._heads.setdefault((line.owner, scope), [])
         if heads and heads[-1].number >= head.number:
-            yield _wrong(line, f"checkpoint {line.number} says that {scope} went back to entry {head.number}")
+            yield _checkpoint_finding(
+                line, f"checkpoint {line.number} says that {scope} went back to entry {head.number}"
+            )
         else:
             heads.append(head)
 
-    def of(self, owner: str, scope: str) -> list[_SignedHead]:
+    def heads_of(self, owner: str, scope: str) -> list[_SignedHead]:
         """What is said of a chain, which is there."""
         return self._heads.get((owner, scope), [])
 
-    def seen(self, owner: str, scope: str) -> bool:
+    def mark_seen(self, owner: str, scope: str) -> bool:
         """Note that it is there; whether it was before."""
-        before = (owner, scope) in self._seen
+        was_seen = (owner, scope) in self._seen
         self._seen.add((owner, scope))
-        return before
+        return was_seen
 
-    def vanished(self) -> Iterator[Finding]:
+    def find_vanished(self) -> Iterator[Finding]:
         """Those of which something is said, and that are not there."""
         for (owner, scope), heads in self._heads.items():
             if (owner, scope) not in self._seen:
                 last = heads[-1]
-                told = f"it is not there, and had {last.number} entries by checkpoint {last.checkpoint}"
-                yield Finding("vanished", told, owner, scope, checkpoint=last.checkpoint)
+                message = f"it is not there, and had {last.number} entries by checkpoint {last.checkpoint}"
+                yield Finding("vanished", message, owner, scope, checkpoint=last.checkpoint)
 
-    def unknown(self, known: Iterable[Signed]) -> Iterator[Finding]:
+    def find_missing(self, known: Iterable[SignedCheckpoint]) -> Iterator[Finding]:
         """Those of these that should be there, and are not."""
         for signed in known:
             checkpoint = signed.checkpoint
-            told_here = self._owner in (None, checkpoint.owner) and (
+            is_in_export = self._owner in (None, checkpoint.owner) and (
                 self._scope is None or self._scope in checkpoint.heads
             )
-            if told_here and signed.hash not in self._hashes:
-                told = f"checkpoint {checkpoint.number}, which was known before, is not there as it was"
-                yield Finding("known", told, checkpoint.owner, checkpoint=checkpoint.number)
+            if is_in_export and signed.hash not in self._hashes:
+                message = f"checkpoint {checkpoint.number}, which was known before, is not there as it was"
+                yield Finding("known", message, checkpoint.owner, checkpoint=checkpoint.number)
 
 
-def _wrong(line: CheckpointLine, message: str, what: What = "checkpoint") -> Finding:
+def _checkpoint_finding(line: CheckpointLine, message: str, what: FindingKind = "checkpoint") -> Finding:
     return Finding(what, message, line.owner, checkpoint=line.number)
 
 
 def _missing(line: CheckpointLine, first: int, last: int) -> Finding:
     if last < first:
-        return _wrong(line, f"checkpoint {line.number} comes after checkpoint {first - 1}")
+        return _checkpoint_finding(line, f"checkpoint {line.number} comes after checkpoint {first - 1}")
     named = f"checkpoint {first} is" if first == last else f"checkpoints {first} to {last} are"
     return Finding("checkpoint", f"{named} not there", line.owner, checkpoint=first)
 
 
 # ------------------------------------------------------------------------------------------------------ one chain
 
-_NONE, _THERE, _SALT, _MISSING, _ENDED = range(5)
+_NO_CONTENT, _PRESENT, _SALT_ONLY, _MISSING, _ENDED = range(5)
 """Of an entry's content: it has none; is there; only its salt is; is not there; and is said to be gone."""
 
-_HOLE = 1_000_000
+_MAX_GAP = 1_000_000
 """More entries than these are not missing in one place: then the numbers are wrong."""
 
 
@@ -356,17 +365,19 @@ class _Scope:
         self._number = 0
         self._entries = 0
         self._states = bytearray(1)  # entries are counted from 1
-        self._hashes: list[bytes] = [genesis(line.owner, line.scope)]
+        self._hashes: list[bytes] = [genesis_hash(line.owner, line.scope)]
         """What the next entry may follow; more than one where the last was not right."""
         self._since: int | None = None
 
-    def finding(self, what: What, message: str, entry: int | None = None, checkpoint: int | None = None) -> Finding:
+    def finding(
+        self, what: FindingKind, message: str, entry: int | None = None, checkpoint: int | None = None
+    ) -> Finding:
         return Finding(what, message, self._line.owner, self._line.scope, entry, checkpoint)
 
     def feed(self, line: EntryLine) -> Iterator[Finding]:
         self._entries += 1
         number = line.number
-        if number <= self._number or number - self._number > _HOLE:
+        if number <= self._number or number - self._number > _MAX_GAP:
             yield self.finding("entry", f"entry {number} comes after entry {self._number}", number)
             return
         if number > self._number + 1:
@@ -378,23 +389,23 @@ class _Scope:
         if number == 1:
             self._since = line.at
         self._number = number
-        yield from self._linked(line)
-        yield from self._signed_here(number)
-        yield from self._kept(line)
-        yield from self._ends(line)
+        yield from self._check_hash(line)
+        yield from self._check_signed_head(number)
+        yield from self._check_content(line)
+        yield from self._check_ends(line)
 
-    def _linked(self, line: EntryLine) -> Iterator[Finding]:
+    def _check_hash(self, line: EntryLine) -> Iterator[Finding]:
         entry, number = line.entry, line.number
-        stored = unhex(line.hash)
-        right = [follow(previous, entry) for previous in self._hashes]
-        if self._hashes and stored not in right:
-            told = f"entry {number} ({_of(line)}) was changed, or does not follow the one before it"
-            yield self.finding("entry", told, number)
-            self._hashes = [stored, *right]
+        stored = decode_hex(line.hash)
+        expected = [entry_hash(previous, entry) for previous in self._hashes]
+        if self._hashes and stored not in expected:
+            message = f"entry {number} ({_describe(line)}) was changed, or does not follow the one before it"
+            yield self.finding("entry", message, number)
+            self._hashes = [stored, *expected]
         else:
             self._hashes = [stored]
 
-    def _signed_here(self, number: int) -> Iterator[Finding]:
+    def _check_signed_head(self, number: int) -> Iterator[Finding]:
         """Whether this is the entry that was signed under this number, if one was."""
         while self._next_signed < len(self._signed) and self._signed[self._next_signed].number <= number:
             signed = self._signed[self._next_signed]
@@ -407,62 +418,62 @@ class _Scope:
                 self._rewritten = True
                 first = self._matched + 1
                 which = f"entry {number} is" if first == number else f"entries {first} to {number} are"
-                told = f"{which} not what checkpoint {signed.checkpoint} signed: the chain was written anew"
-                yield self.finding("rewritten", told, first, signed.checkpoint)
+                message = f"{which} not what checkpoint {signed.checkpoint} signed: the chain was written anew"
+                yield self.finding("rewritten", message, first, signed.checkpoint)
 
-    def _kept(self, line: EntryLine) -> Iterator[Finding]:
-        state, content = _NONE, line.kept
+    def _check_content(self, line: EntryLine) -> Iterator[Finding]:
+        state, content = _NO_CONTENT, line.content_bytes
         if line.digest is not None:
             if line.salt is None:
                 state = _MISSING
             elif content is None:
-                state = _SALT
+                state = _SALT_ONLY
             else:
-                state = _THERE
-                made = digest(unhex(line.salt), [content]).hex()
-                if not hmac.compare_digest(made.encode(), line.digest.encode("utf-8", "replace")):
-                    told = f"the content of entry {line.number} ({_of(line)}) is not what was recorded"
-                    yield self.finding("content", told, line.number)
+                state = _PRESENT
+                actual = content_digest(decode_hex(line.salt), [content]).hex()
+                if not hmac.compare_digest(actual.encode(), line.digest.encode("utf-8", "replace")):
+                    message = f"the content of entry {line.number} ({_describe(line)}) is not what was recorded"
+                    yield self.finding("content", message, line.number)
         self._states.append(state)
 
-    def _ends(self, line: EntryLine) -> Iterator[Finding]:
-        pairs = ended_by(line.more)
+    def _check_ends(self, line: EntryLine) -> Iterator[Finding]:
+        pairs = ended_ranges(line.more)
         if pairs is None or any(last >= line.number for _, last in pairs):
-            told = f"entry {line.number} ({_of(line)}) ends the content of entries that do not come before it"
-            yield self.finding("entry", told, line.number)
+            message = f"entry {line.number} ({_describe(line)}) ends the content of entries that do not come before it"
+            yield self.finding("entry", message, line.number)
             return
         for first, last in pairs:
             for number in range(first, last + 1):
-                if self._states[number] in (_THERE, _SALT):
-                    told = f"the content of entry {number} is gone, says entry {line.number}, but its salt is there"
-                    yield self.finding("kept", told, number)
+                if self._states[number] in (_PRESENT, _SALT_ONLY):
+                    message = f"the content of entry {number} is gone, says entry {line.number}, but its salt is there"
+                    yield self.finding("kept", message, number)
                 self._states[number] = _ENDED
 
     def end(self) -> Iterator[Finding]:
         """There are no more entries."""
-        for state, told in (
+        for state, template in (
             (_MISSING, "the salt of entry {} is gone, and no entry says why"),
-            (_SALT, "the content of entry {} is not there, and no entry says why"),
+            (_SALT_ONLY, "the content of entry {} is not there, and no entry says why"),
         ):
             at = self._states.find(state)
             while at >= 0:
-                yield self.finding("gone", told.format(at), at)
+                yield self.finding("gone", template.format(at), at)
                 at = self._states.find(state, at + 1)
-        yield from self._ended_right()
+        yield from self._check_chain_end()
 
-    def _ended_right(self) -> Iterator[Finding]:
+    def _check_chain_end(self) -> Iterator[Finding]:
         line = self._line
         for signed in self._signed[self._next_signed :]:
-            told = f"entry {signed.number} is not there, which checkpoint {signed.checkpoint} signed"
-            yield self.finding("missing", told, self._number + 1, signed.checkpoint)
+            message = f"entry {signed.number} is not there, which checkpoint {signed.checkpoint} signed"
+            yield self.finding("missing", message, self._number + 1, signed.checkpoint)
             break
         if line.number != self._number:
             if line.number > self._number:
-                told = f"it ends with entry {self._number}, and had {line.number}"
-                yield self.finding("missing", told, self._number + 1)
+                message = f"it ends with entry {self._number}, and had {line.number}"
+                yield self.finding("missing", message, self._number + 1)
             else:
                 yield self.finding("head", f"it has entry {self._number}, and is to end with {line.number}")
-        elif unhex(line.hash) not in self._hashes:
+        elif decode_hex(line.hash) not in self._hashes:
             yield self.finding("head", "it is to end with another hash than its last entry has", self._number)
         if self._since is not None and line.since != self._since:
             yield self.finding("head", "it is to have begun at another time than its first entry")
@@ -472,11 +483,13 @@ class _Scope:
         elif line.signed < covered:
             yield self.finding("head", f"it is to be signed up to entry {line.signed}, and is up to {covered}")
         if self._recording is not None:
-            seal = unhex(line.seal) if line.seal is not None else None
-            head = Head(line.number, unhex(line.hash))
-            if not self._recording.sealed(line.owner, line.scope, head, line.signed, seal):
-                told = f"its end (entry {line.number}) was written without the key: there may have been more, or less"
-                yield self.finding("seal", told, line.number)
+            seal = decode_hex(line.seal) if line.seal is not None else None
+            head = ChainHead(line.number, decode_hex(line.hash))
+            if not self._recording.is_sealed(line.owner, line.scope, head, line.signed, seal):
+                message = (
+                    f"its end (entry {line.number}) was written without the key: there may have been more, or less"
+                )
+                yield self.finding("seal", message, line.number)
 
     @property
     def report(self) -> ScopeReport:
@@ -485,7 +498,7 @@ class _Scope:
             owner=self._line.owner,
             scope=self._line.scope,
             entries=self._entries,
-            contents=self._states.count(_THERE),
+            contents=self._states.count(_PRESENT),
             gone=self._states.count(_ENDED),
             signed=self._matched,
             checkpoint=last.checkpoint if last else None,
@@ -493,5 +506,5 @@ class _Scope:
         )
 
 
-def _of(line: EntryLine) -> str:
+def _describe(line: EntryLine) -> str:
     return f"{line.kind} {line.subject}" if line.subject else line.kind

@@ -14,18 +14,18 @@ from urllib.parse import parse_qsl, urlencode
 from ..errors import ConfigError
 from .follower import Follower
 from .memory import LogAppender, MemoryRelay
-from .relay import Fenced, Listener, LogEntry, LogLost, Relay, RelayError, Verdict
+from .relay import FencedError, LimitResult, Listener, LogEntry, LogLost, Relay, RelayError
 
 if TYPE_CHECKING:
     from .shared import RedisRelay
 
 
-PREFIX = "pellucid:"
+DEFAULT_PREFIX = "pellucid:"
 SCHEMES = ("redis", "rediss", "unix")
 
 
 async def open_relay(
-    url: str | None, *, prefix: str = PREFIX, call_timeout: float = 5.0, patience: float = 5.0
+    url: str | None, *, prefix: str = DEFAULT_PREFIX, call_timeout_seconds: float = 5.0, outage_seconds: float = 5.0
 ) -> Relay:
     """The relay at `url`: None or `memory://`, or `redis://…`, `rediss://…`, `unix://…` as redis-py reads them.
 
@@ -35,7 +35,7 @@ async def open_relay(
     """
     if url is None or url.rstrip("/") == "memory:":
         return MemoryRelay()
-    relay = _redis(url, prefix, call_timeout, patience)
+    relay = _open_redis(url, prefix, call_timeout_seconds, outage_seconds)
     try:
         await relay.check()
     except BaseException:
@@ -47,12 +47,12 @@ async def open_relay(
 def check_relay_url(url: str | None) -> None:
     """Raises `ConfigError` for an address that `open_relay` would not take. Nothing is connected to."""
     if url is not None and url.rstrip("/") != "memory:":
-        _redis(url, PREFIX, 1.0, 1.0)
+        _open_redis(url, DEFAULT_PREFIX, 1.0, 1.0)
 
 
-def _redis(url: str, prefix: str, timeout: float, patience: float) -> RedisRelay:
+def _open_redis(url: str, prefix: str, call_timeout_seconds: float, outage_seconds: float) -> RedisRelay:
     """It connects when it is first used."""
-    address, _, asked = url.partition("?")
+    address, _, query_text = url.partition("?")
     scheme = address.partition(":")[0]
     if scheme not in SCHEMES:
         raise ConfigError([f"the relay's address begins with {scheme!r}; it can be memory, {', '.join(SCHEMES)}"])
@@ -62,17 +62,23 @@ def _redis(url: str, prefix: str, timeout: float, patience: float) -> RedisRelay
         raise ConfigError(
             ["a relay in Redis needs the package redis; install Pellucid with the extra: pellucid[redis]"]
         ) from error
-    query = dict(parse_qsl(asked))
+    query = dict(parse_qsl(query_text))
     prefix = query.pop("prefix", prefix)
     try:
-        return RedisRelay(f"{address}?{urlencode(query)}", prefix=prefix, timeout=timeout, patience=patience)
+        return RedisRelay(
+            f"{address}?{urlencode(query)}",
+            prefix=prefix,
+            timeout_seconds=call_timeout_seconds,
+            outage_seconds=outage_seconds,
+        )
     except (TypeError, ValueError) as error:
         raise ConfigError(["the relay's address is not one that redis-py can read"]) from error
 
 
 __all__ = [
-    "Fenced",
+    "FencedError",
     "Follower",
+    "LimitResult",
     "Listener",
     "LogAppender",
     "LogEntry",
@@ -80,7 +86,6 @@ __all__ = [
     "MemoryRelay",
     "Relay",
     "RelayError",
-    "Verdict",
     "check_relay_url",
     "open_relay",
 ]

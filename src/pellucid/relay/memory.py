@@ -15,51 +15,61 @@ from math import inf
 from ..errors import PellucidError
 from . import buckets
 from .follower import Follower
-from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogEntry, LogLost, Verdict
+from .relay import (
+    LOG_LIFE_SECONDS,
+    MAX_SIGNALS,
+    SIGNAL_LIFE_SECONDS,
+    TOMBSTONE_SECONDS,
+    FencedError,
+    LimitResult,
+    Listener,
+    LogEntry,
+    LogLost,
+)
 
 
-class _Kept:
+class _Expiring:
     """Something that goes at some time."""
 
-    due = 0.0
-    looked_at = inf
+    expires_at = 0.0
+    next_check_at = inf
     """When it is looked at next, to see whether it is due."""
 
 
-class _Log(_Kept):
+class _Log(_Expiring):
     def __init__(self) -> None:
         self.entries: list[LogEntry] = []
-        self.ended = False
+        self.has_ended = False
         self.is_gone = False
         """Whether the relay forgot it."""
         self.followers: set[Follower] = set()
         """Those who read it, or wait for it to begin."""
 
     @property
-    def there(self) -> bool:
-        return bool(self.entries) or self.ended
+    def exists(self) -> bool:
+        return bool(self.entries) or self.has_ended
 
-    def show(self, follower: Follower) -> None:
+    def deliver_to(self, follower: Follower) -> None:
         """What the follower has not seen yet."""
-        if follower.at > len(self.entries):
+        if follower.position > len(self.entries):
             follower.fail(LogLost())
-        if self.entries[follower.at :]:
-            follower.put(self.entries[follower.at :], len(self.entries))
-        if self.ended:
+        if self.entries[follower.position :]:
+            follower.put(self.entries[follower.position :], len(self.entries))
+        if self.has_ended:
             follower.end()
-        if follower.over:
+        if follower.is_over:
             self.followers.discard(follower)
 
 
-class _Mark(_Kept):
+class _Mark(_Expiring):
     """Who may write the log of a name, and what became of it."""
 
     def __init__(self) -> None:
         self.fence = 0
         self.holder: str | None = None
-        self.until = 0.0
+        self.lease_until = 0.0
         self.count = 0
-        self.ended = False
+        self.has_ended = False
 
 
 class LogAppender:
@@ -78,33 +88,33 @@ class LogAppender:
     def append(self, entry: LogEntry) -> bool:
         """Append one entry. False, and nothing happened, if `append` of the relay has to say what is wrong."""
         log, mark = self._log, self._mark
-        if mark.fence != self._fence or mark.ended or log.is_gone:
+        if mark.fence != self._fence or mark.has_ended or log.is_gone:
             return False
         entries = log.entries
         entries.append(entry)
         mark.count = at = len(entries)
         for follower in tuple(log.followers):
             receiver = follower.receiver
-            if receiver is not None and follower.at == at - 1:
-                follower.at = at
+            if receiver is not None and follower.position == at - 1:
+                follower.position = at
                 receiver(entry)
             else:
-                log.show(follower)
+                log.deliver_to(follower)
         return True
 
 
-class _Box(_Kept):
+class _Mailbox(_Expiring):
     def __init__(self) -> None:
-        self.messages: deque[bytes] = deque(maxlen=MAIL_ROOM)
+        self.messages: deque[bytes] = deque(maxlen=MAX_SIGNALS)
         self.listeners: set[Listener] = set()
 
 
-class _Bucket(_Kept):
+class _Bucket(_Expiring):
     def __init__(self) -> None:
         self.counters: buckets.Bucket = {}
 
 
-class _Places(_Kept):
+class _TimedMembers(_Expiring):
     def __init__(self) -> None:
         self.until: dict[str, float] = {}
 
@@ -118,14 +128,14 @@ class MemoryRelay:
         self._token = time.time_ns() // 1000
         self._logs: dict[str, _Log] = {}
         self._marks: dict[str, _Mark] = {}
-        self._boxes: dict[str, _Box] = {}
+        self._boxes: dict[str, _Mailbox] = {}
         self._buckets: dict[str, _Bucket] = {}
-        self._places: dict[str, _Places] = {}
-        self._rolls: dict[str, _Places] = {}
-        self._going: list[tuple[float, int, str, str]] = []
+        self._places: dict[str, _TimedMembers] = {}
+        self._rolls: dict[str, _TimedMembers] = {}
+        self._expiry_heap: list[tuple[float, int, str, str]] = []
         """When to look whether something is due, and at what."""
-        self._count = 0
-        self._held: set[str] = set()
+        self._heap_counter = 0
+        self._held_leases: set[str] = set()
         """Names whose lease was neither released nor forgotten."""
 
     # --- logs --------------------------------------------------------------------------------------------------
@@ -164,158 +174,158 @@ class MemoryRelay:
         self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
     ) -> int:
         """`append`, without a step of the loop: followers are called back within this call."""
-        now = self._now()
-        mark, kept = self._marks.get(log), self._logs.get(log)
+        now = self._expire_due()
+        mark, stored = self._marks.get(log), self._logs.get(log)
         if mark is None:
             if fence:
                 raise LogLost()
             mark = _Mark()
         if fence < mark.fence:
-            raise Fenced()
-        if (mark.count or mark.ended) and (kept is None or not kept.there):
+            raise FencedError()
+        if (mark.count or mark.has_ended) and (stored is None or not stored.exists):
             raise LogLost()
         if after is not None and after != mark.count:
-            if after + len(entries) == mark.count and mark.ended == last:
+            if after + len(entries) == mark.count and mark.has_ended == last:
                 return mark.count
             raise LogLost("the run's log does not hold what its writer wrote")
-        if mark.ended:
-            raise Fenced()
+        if mark.has_ended:
+            raise FencedError()
         if not entries and not last:
             return mark.count
-        if kept is None:
-            kept = self._logs[log] = _Log()
+        if stored is None:
+            stored = self._logs[log] = _Log()
         self._marks[log], mark.fence = mark, fence
-        kept.entries += entries
-        mark.count = len(kept.entries)
-        kept.ended = mark.ended = last
-        self._keep("_marks", log, mark, now + LIFE + SPARE)
-        self._keep("_logs", log, kept, now + LIFE)
-        for follower in list(kept.followers):
-            kept.show(follower)
+        stored.entries += entries
+        mark.count = len(stored.entries)
+        stored.has_ended = mark.has_ended = last
+        self._set_expiry("_marks", log, mark, now + LOG_LIFE_SECONDS + TOMBSTONE_SECONDS)
+        self._set_expiry("_logs", log, stored, now + LOG_LIFE_SECONDS)
+        for follower in list(stored.followers):
+            stored.deliver_to(follower)
         return mark.count
 
-    def appender(self, log: str, fence: int) -> LogAppender | None:
+    def open_appender(self, log: str, fence: int) -> LogAppender | None:
         """What appends one entry after another, for a writer that has appended; None if it may not any more."""
-        mark, kept = self._marks.get(log), self._logs.get(log)
-        if mark is None or kept is None or mark.fence != fence or mark.ended:
+        mark, stored = self._marks.get(log), self._logs.get(log)
+        if mark is None or stored is None or mark.fence != fence or mark.has_ended:
             return None
-        return LogAppender(kept, mark, fence)
+        return LogAppender(stored, mark, fence)
 
     def writing(self, log: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def follow(self, log: str, after: int = 0) -> Follower:
-        now = self._now()
-        follower = Follower(after, lambda follower: self._left(log, follower))
-        kept = self._logs.get(log)
-        if kept is None:
+        now = self._expire_due()
+        follower = Follower(after, lambda follower: self._on_taken(log, follower))
+        stored = self._logs.get(log)
+        if stored is None:
             mark = self._marks.get(log)
-            if after or (mark is not None and (mark.count or mark.ended)):
+            if after or (mark is not None and (mark.count or mark.has_ended)):
                 follower.fail(LogLost())
                 return follower
-            kept = self._logs[log] = _Log()
-            self._keep("_logs", log, kept, now + LIFE)
-        kept.followers.add(follower)
-        kept.show(follower)
+            stored = self._logs[log] = _Log()
+            self._set_expiry("_logs", log, stored, now + LOG_LIFE_SECONDS)
+        stored.followers.add(follower)
+        stored.deliver_to(follower)
         return follower
 
     async def exists(self, log: str) -> bool:
-        self._now()
-        kept = self._logs.get(log)
-        return kept is not None and kept.there
+        self._expire_due()
+        stored = self._logs.get(log)
+        return stored is not None and stored.exists
 
     async def length(self, log: str) -> int:
-        self._now()
-        kept = self._logs.get(log)
-        return len(kept.entries) if kept is not None else 0
+        self._expire_due()
+        stored = self._logs.get(log)
+        return len(stored.entries) if stored is not None else 0
 
     async def drop(self, log: str, after_seconds: float) -> None:
-        now = self._now()
-        if (kept := self._logs.get(log)) is not None and kept.there:
-            self._keep("_logs", log, kept, now + after_seconds)
+        now = self._expire_due()
+        if (stored := self._logs.get(log)) is not None and stored.exists:
+            self._set_expiry("_logs", log, stored, now + after_seconds)
             if (mark := self._marks.get(log)) is not None:
-                self._keep("_marks", log, mark, now + after_seconds + SPARE)
-            self._now()
+                self._set_expiry("_marks", log, mark, now + after_seconds + TOMBSTONE_SECONDS)
+            self._expire_due()
 
-    def _left(self, log: str, follower: Follower) -> None:
+    def _on_taken(self, log: str, follower: Follower) -> None:
         """A follower took what there was, or closed."""
-        kept = self._logs.get(log)
-        if kept is not None and follower.closed:
-            kept.followers.discard(follower)
-            if not kept.followers and not kept.there:
+        stored = self._logs.get(log)
+        if stored is not None and follower.is_closed:
+            stored.followers.discard(follower)
+            if not stored.followers and not stored.exists:
                 del self._logs[log]
 
     # --- leases ------------------------------------------------------------------------------------------------
 
     async def claim(self, name: str, holder: str, seconds: float, *, lapsed: bool = False) -> int | None:
-        now = self._now()
+        now = self._expire_due()
         mark = self._marks.get(name)
-        free = mark is None or mark.holder is None or mark.until <= now
-        if lapsed and (mark is None or mark.holder is None or not free):
+        is_free = mark is None or mark.holder is None or mark.lease_until <= now
+        if lapsed and (mark is None or mark.holder is None or not is_free):
             return None
         if mark is None:
             mark = self._marks[name] = _Mark()
-        if not free and mark.holder != holder:
+        if not is_free and mark.holder != holder:
             return None
         self._token = max(self._token, mark.fence) + 1
-        mark.fence, mark.holder, mark.until = self._token, holder, now + seconds
-        self._held.add(name)
-        self._keep("_marks", name, mark, now + max(LIFE, seconds) + SPARE)
+        mark.fence, mark.holder, mark.lease_until = self._token, holder, now + seconds
+        self._held_leases.add(name)
+        self._set_expiry("_marks", name, mark, now + max(LOG_LIFE_SECONDS, seconds) + TOMBSTONE_SECONDS)
         return mark.fence
 
     async def renew(self, name: str, token: int, seconds: float) -> bool:
-        now = self._now()
+        now = self._expire_due()
         mark = self._marks.get(name)
         if mark is None or mark.fence != token or mark.holder is None:
             return False
-        mark.until = now + seconds
-        self._keep("_marks", name, mark, now + LIFE + SPARE)
-        if (kept := self._logs.get(name)) is not None and not kept.ended:
-            self._keep("_logs", name, kept, now + LIFE)
+        mark.lease_until = now + seconds
+        self._set_expiry("_marks", name, mark, now + LOG_LIFE_SECONDS + TOMBSTONE_SECONDS)
+        if (stored := self._logs.get(name)) is not None and not stored.has_ended:
+            self._set_expiry("_logs", name, stored, now + LOG_LIFE_SECONDS)
         return True
 
     async def release(self, name: str, token: int) -> None:
         mark = self._marks.get(name)
         if mark is not None and mark.fence == token:
             mark.holder = None
-            self._held.discard(name)
+            self._held_leases.discard(name)
 
-    async def lapsed(self, prefix: str = "", limit: int = 100) -> list[str]:
-        now = self._now()
+    async def lapsed_leases(self, prefix: str = "", limit: int = 100) -> list[str]:
+        now = self._expire_due()
         out = [
             (until, name)
-            for name in self._held
-            if name.startswith(prefix) and (until := self._marks[name].until) <= now
+            for name in self._held_leases
+            if name.startswith(prefix) and (until := self._marks[name].lease_until) <= now
         ]
         return [name for _, name in sorted(out)[:limit]]
 
     # --- signals -----------------------------------------------------------------------------------------------
 
-    async def tell(self, name: str, message: bytes) -> None:
-        now = self._now()
-        box = self._box(name)
+    async def publish(self, name: str, message: bytes) -> None:
+        now = self._expire_due()
+        box = self._mailbox(name)
         box.messages.append(message)
-        self._keep("_boxes", name, box, now + MAIL_LIFE)
+        self._set_expiry("_boxes", name, box, now + SIGNAL_LIFE_SECONDS)
         for listener in box.listeners:
-            listener.put([message], listener.at + 1)
+            listener.put([message], listener.position + 1)
 
-    def listen(self, name: str) -> Listener:
-        now = self._now()
-        listener = Listener(0, lambda listener: self._silent(name, listener))
-        box = self._box(name)
-        if not box.due:  # it is new
-            self._keep("_boxes", name, box, now + MAIL_LIFE)
+    def subscribe(self, name: str) -> Listener:
+        now = self._expire_due()
+        listener = Listener(0, lambda listener: self._on_listener_taken(name, listener))
+        box = self._mailbox(name)
+        if not box.expires_at:  # it is new
+            self._set_expiry("_boxes", name, box, now + SIGNAL_LIFE_SECONDS)
         box.listeners.add(listener)
         if box.messages:
             listener.put(list(box.messages), len(box.messages))
         return listener
 
-    def _box(self, name: str) -> _Box:
-        return self._boxes.get(name) or self._boxes.setdefault(name, _Box())
+    def _mailbox(self, name: str) -> _Mailbox:
+        return self._boxes.get(name) or self._boxes.setdefault(name, _Mailbox())
 
-    def _silent(self, name: str, listener: Listener) -> None:
+    def _on_listener_taken(self, name: str, listener: Listener) -> None:
         box = self._boxes.get(name)
-        if box is not None and listener.closed:
+        if box is not None and listener.is_closed:
             box.listeners.discard(listener)
             if not box.listeners and not box.messages:
                 del self._boxes[name]
@@ -324,54 +334,60 @@ class MemoryRelay:
 
     async def spend(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> Verdict:
-        return self._take(bucket, amounts, limits, window_seconds, always=False)
+    ) -> LimitResult:
+        return self._take(bucket, amounts, limits, window_seconds, is_forced=False)
 
     async def charge(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> Verdict:
-        return self._take(bucket, amounts, limits, window_seconds, always=True)
+    ) -> LimitResult:
+        return self._take(bucket, amounts, limits, window_seconds, is_forced=True)
 
     def _take(
-        self, name: str, amounts: Mapping[str, float], limits: Mapping[str, float], window: float, *, always: bool
-    ) -> Verdict:
-        now = self._now()
+        self,
+        name: str,
+        amounts: Mapping[str, float],
+        limits: Mapping[str, float],
+        window_seconds: float,
+        *,
+        is_forced: bool,
+    ) -> LimitResult:
+        now = self._expire_due()
         bucket = self._buckets.get(name) or self._buckets.setdefault(name, _Bucket())
-        verdict, full = buckets.take(bucket.counters, amounts, limits, window, now, always=always)
-        self._keep("_buckets", name, bucket, max(full, bucket.due))
+        verdict, full_at = buckets.take(bucket.counters, amounts, limits, window_seconds, now, is_forced=is_forced)
+        self._set_expiry("_buckets", name, bucket, max(full_at, bucket.expires_at))
         return verdict
 
-    async def hold(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
-        now = self._now()
-        places = self._places.get(bucket) or self._places.setdefault(bucket, _Places())
-        places.until = {who: until for who, until in places.until.items() if until > now}
-        if allowed := holder in places.until or len(places.until) < limit:
-            places.until[holder] = now + seconds
-        self._keep("_places", bucket, places, max(places.until.values(), default=now))
+    async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
+        now = self._expire_due()
+        slots = self._places.get(bucket) or self._places.setdefault(bucket, _TimedMembers())
+        slots.until = {member: until for member, until in slots.until.items() if until > now}
+        if allowed := holder in slots.until or len(slots.until) < limit:
+            slots.until[holder] = now + seconds
+        self._set_expiry("_places", bucket, slots, max(slots.until.values(), default=now))
         return allowed
 
-    async def unhold(self, bucket: str, holder: str) -> None:
-        if (places := self._places.get(bucket)) is not None:
-            places.until.pop(holder, None)
+    async def release_slot(self, bucket: str, holder: str) -> None:
+        if (slots := self._places.get(bucket)) is not None:
+            slots.until.pop(holder, None)
 
     # --- rolls -------------------------------------------------------------------------------------------------
 
-    async def enter(self, roll: str, who: str, seconds: float) -> None:
-        now = self._now()
-        places = self._rolls.get(roll) or self._rolls.setdefault(roll, _Places())
-        places.until[who] = now + seconds
-        self._keep("_rolls", roll, places, max(places.until.values()))
+    async def set_presence(self, group: str, member: str, seconds: float) -> None:
+        now = self._expire_due()
+        members = self._rolls.get(group) or self._rolls.setdefault(group, _TimedMembers())
+        members.until[member] = now + seconds
+        self._set_expiry("_rolls", group, members, max(members.until.values()))
 
-    async def quit(self, roll: str, who: str) -> None:
-        if (places := self._rolls.get(roll)) is not None:
-            places.until.pop(who, None)
+    async def clear_presence(self, group: str, member: str) -> None:
+        if (members := self._rolls.get(group)) is not None:
+            members.until.pop(member, None)
 
-    async def roll(self, roll: str) -> list[str]:
-        now = self._now()
-        if (places := self._rolls.get(roll)) is None:
+    async def list_present(self, group: str) -> list[str]:
+        now = self._expire_due()
+        if (members := self._rolls.get(group)) is None:
             return []
-        places.until = {who: until for who, until in places.until.items() if until > now}
-        return sorted(places.until, key=places.until.__getitem__)
+        members.until = {member: until for member, until in members.until.items() if until > now}
+        return sorted(members.until, key=members.until.__getitem__)
 
     # --- time --------------------------------------------------------------------------------------------------
 
@@ -384,38 +400,38 @@ class MemoryRelay:
         for box in self._boxes.values():
             _close(box.listeners)
 
-    def _keep(self, room: str, name: str, what: _Kept, until: float) -> None:
-        what.due = until
-        if until < what.looked_at:
-            self._look(until, room, name, what)
+    def _set_expiry(self, table_name: str, name: str, item: _Expiring, expires_at: float) -> None:
+        item.expires_at = expires_at
+        if expires_at < item.next_check_at:
+            self._schedule_check(expires_at, table_name, name, item)
 
-    def _look(self, at: float, room: str, name: str, what: _Kept) -> None:
-        what.looked_at = at
-        self._count += 1
-        heapq.heappush(self._going, (at, self._count, room, name))
+    def _schedule_check(self, at: float, table_name: str, name: str, item: _Expiring) -> None:
+        item.next_check_at = at
+        self._heap_counter += 1
+        heapq.heappush(self._expiry_heap, (at, self._heap_counter, table_name, name))
 
-    def _now(self) -> float:
+    def _expire_due(self) -> float:
         """The time, once everything that is due has gone."""
         now = self._clock()
-        while self._going and self._going[0][0] <= now:
-            at, _, room, name = heapq.heappop(self._going)
-            kept: dict[str, _Kept] = getattr(self, room)
-            what = kept.get(name)
-            if what is None or what.looked_at != at:
+        while self._expiry_heap and self._expiry_heap[0][0] <= now:
+            at, _, table_name, name = heapq.heappop(self._expiry_heap)
+            table: dict[str, _Expiring] = getattr(self, table_name)
+            item = table.get(name)
+            if item is None or item.next_check_at != at:
                 continue
-            if what.due > now:
-                self._look(what.due, room, name, what)
-            elif name in self._held and isinstance(what, _Mark):
+            if item.expires_at > now:
+                self._schedule_check(item.expires_at, table_name, name, item)
+            elif name in self._held_leases and isinstance(item, _Mark):
                 # A lease that ran out is somebody's to take, however late.
-                self._look(now + SPARE, room, name, what)
-            elif isinstance(what, _Box) and what.listeners:
-                what.messages.clear()
-                self._look(now + MAIL_LIFE, room, name, what)
+                self._schedule_check(now + TOMBSTONE_SECONDS, table_name, name, item)
+            elif isinstance(item, _Mailbox) and item.listeners:
+                item.messages.clear()
+                self._schedule_check(now + SIGNAL_LIFE_SECONDS, table_name, name, item)
             else:
-                del kept[name]
-                if isinstance(what, _Log):
-                    what.is_gone = True
-                    for follower in what.followers:
+                del table[name]
+                if isinstance(item, _Log):
+                    item.is_gone = True
+                    for follower in item.followers:
                         follower.fail(LogLost())
         return now
 

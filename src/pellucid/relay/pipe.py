@@ -25,174 +25,174 @@ from redis.exceptions import TimeoutError as Late
 from .relay import RelayError
 from .scripts import ALL, Script
 
-Answer: TypeAlias = "asyncio.Future[Any]"
+Reply: TypeAlias = "asyncio.Future[Any]"
 Argument: TypeAlias = str | bytes | int | float
 
-LATE = (TimeoutError, Late)
+TIMEOUT_ERRORS = (TimeoutError, Late)
 
-AT_ONCE = 256
+MAX_COMMANDS_PER_WRITE = 256
 """How many commands go out in one write."""
 
 
-class Address:
+class RedisAddress:
     """Where Redis is, and how to connect to it."""
 
-    def __init__(self, url: str, timeout: float) -> None:
-        self.timeout = timeout
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        self.timeout_seconds = timeout_seconds
         self._pool: Any = ConnectionPool.from_url(
             url,
             protocol=2,
             socket_timeout=None,
-            socket_connect_timeout=timeout,
+            socket_connect_timeout=timeout_seconds,
             retry=Retry(NoBackoff(), 0),
             health_check_interval=0,
         )
-        self._make()  # it raises where the address asks for what there is not
+        self._make_connection()  # it raises where the address asks for what there is not
         kwargs = self._pool.connection_kwargs
         self.name = kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
         """Without a user, a password or anything else of the address."""
 
-    def _make(self) -> Any:
+    def _make_connection(self) -> Any:
         return self._pool.make_connection()
 
     async def connect(self) -> AbstractConnection:
-        made = self._make()
-        connection: AbstractConnection = made
+        connectable = self._make_connection()
+        connection: AbstractConnection = connectable
         try:
-            async with asyncio.timeout(self.timeout):
-                await made.connect()
+            async with asyncio.timeout(self.timeout_seconds):
+                await connectable.connect()
         except BaseException:
-            await hang_up(connection)
+            await disconnect(connection)
             raise
         return connection
 
-    def unavailable(self, error: BaseException) -> RelayError:
+    def to_relay_error(self, error: BaseException) -> RelayError:
         """What went wrong, in our words: what Redis says may quote what it was sent."""
         if isinstance(error, RelayError):
             return error
         if isinstance(error, (ResponseError, AuthenticationError, BusyLoadingError)):
-            what = f"refused ({_first_word(error)})"
-        elif isinstance(error, LATE):
-            what = f"did not answer within {self.timeout:g} s"
+            problem = f"refused ({_first_word(error)})"
+        elif isinstance(error, TIMEOUT_ERRORS):
+            problem = f"did not answer within {self.timeout_seconds:g} s"
         else:
-            what = "does not answer"
-        return RelayError(f"the relay at {self.name} {what}")
+            problem = "does not answer"
+        return RelayError(f"the relay at {self.name} {problem}")
 
 
-class Pipe:
-    def __init__(self, address: Address) -> None:
+class PipelinedConnection:
+    def __init__(self, address: RedisAddress) -> None:
         self._address = address
-        self._asked: list[tuple[tuple[Argument, ...], Answer]] = []
+        self._queue: list[tuple[tuple[Argument, ...], Reply]] = []
         self._task: asyncio.Task[None] | None = None
         self._connection: AbstractConnection | None = None
-        self._closed = False
+        self._is_closed = False
 
-    def call(self, *command: Argument) -> Answer:
+    def call(self, *command: Argument) -> Reply:
         """Ask Redis. The answer, in bytes, or `RelayError`."""
-        answer: Answer = asyncio.get_running_loop().create_future()
-        if self._closed:
-            answer.set_exception(RelayError("the relay is closed"))
-            return answer
-        self._asked.append((command, answer))
+        reply: Reply = asyncio.get_running_loop().create_future()
+        if self._is_closed:
+            reply.set_exception(RelayError("the relay is closed"))
+            return reply
+        self._queue.append((command, reply))
         if self._task is None:
-            self._task = asyncio.create_task(self._run())
-        return answer
+            self._task = asyncio.create_task(self._send_queued())
+        return reply
 
-    def run(self, script: Script, keys: Sequence[str], *arguments: Argument) -> Answer:
+    def run_script(self, script: Script, keys: Sequence[str], *arguments: Argument) -> Reply:
         return self.call("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
-    def unavailable(self, error: BaseException) -> RelayError:
-        """See `Address.unavailable`."""
-        return self._address.unavailable(error)
+    def to_relay_error(self, error: BaseException) -> RelayError:
+        """See `Address.to_relay_error`."""
+        return self._address.to_relay_error(error)
 
     async def aclose(self) -> None:
-        self._closed = True
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._fail(self._asked, RelayError("the relay is closed"))
-        self._asked = []
-        await self._hang_up()
+        self._fail(self._queue, RelayError("the relay is closed"))
+        self._queue = []
+        await self._disconnect()
 
-    async def _run(self) -> None:
-        batch: list[tuple[tuple[Argument, ...], Answer]] = []
+    async def _send_queued(self) -> None:
+        batch: list[tuple[tuple[Argument, ...], Reply]] = []
         try:
             # What else is asked in this turn of the loop goes along.
             await asyncio.sleep(0)
-            while self._asked:
-                batch, self._asked = self._asked[:AT_ONCE], self._asked[AT_ONCE:]
+            while self._queue:
+                batch, self._queue = self._queue[:MAX_COMMANDS_PER_WRITE], self._queue[MAX_COMMANDS_PER_WRITE:]
                 try:
-                    async with asyncio.timeout(self._address.timeout):
+                    async with asyncio.timeout(self._address.timeout_seconds):
                         await self._exchange(batch)
                 except (RedisError, OSError, TimeoutError) as error:
-                    await self._hang_up()
-                    if isinstance(error, LATE):
+                    await self._disconnect()
+                    if isinstance(error, TIMEOUT_ERRORS):
                         # Who came after these has waited too, and would wait as long again.
-                        batch, self._asked = batch + self._asked, []
-                    self._fail(batch, self._address.unavailable(error))
+                        batch, self._queue = batch + self._queue, []
+                    self._fail(batch, self._address.to_relay_error(error))
         finally:
             self._fail(batch, RelayError("the relay's connection was given up"))
             self._task = None
 
-    async def _exchange(self, batch: list[tuple[tuple[Argument, ...], Answer]]) -> None:
-        connection = await self._connected()
+    async def _exchange(self, batch: list[tuple[tuple[Argument, ...], Reply]]) -> None:
+        connection = await self._ensure_connected()
         while batch:
             commands = b"".join([pack_command(command) for command, _ in batch])  # type: ignore[arg-type]  # its stub
             await connection.send_packed_command(commands, check_health=False)
-            again = []
-            for asked in batch:
-                answer = asked[1]
+            unknown_scripts = []
+            for request in batch:
+                future = request[1]
                 try:
-                    said = await connection.read_response(disable_decoding=True)
+                    value = await connection.read_response(disable_decoding=True)
                 except NoScriptError:
-                    again.append(asked)
+                    unknown_scripts.append(request)
                 except ResponseError as error:
-                    self._fail([asked], self._address.unavailable(error))
+                    self._fail([request], self._address.to_relay_error(error))
                 else:
-                    if not answer.done():
-                        answer.set_result(said)
-            if again:
-                await self._load(connection)
-            batch = again
+                    if not future.done():
+                        future.set_result(value)
+            if unknown_scripts:
+                await self._load_scripts(connection)
+            batch = unknown_scripts
 
-    async def _connected(self) -> AbstractConnection:
+    async def _ensure_connected(self) -> AbstractConnection:
         connection = self._connection
         if connection is not None and await _is_stale(connection):
-            await self._hang_up()
+            await self._disconnect()
         if self._connection is None:
             self._connection = connection = await self._address.connect()
-            await self._load(connection)
+            await self._load_scripts(connection)
         return self._connection
 
-    async def _load(self, connection: AbstractConnection) -> None:
+    async def _load_scripts(self, connection: AbstractConnection) -> None:
         await connection.send_packed_command(
             connection.pack_commands([("SCRIPT", "LOAD", script.text) for script in ALL]), check_health=False
         )
         for _ in ALL:
             await connection.read_response(disable_decoding=True)
 
-    async def _hang_up(self) -> None:
+    async def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            await hang_up(connection)
+            await disconnect(connection)
 
     @staticmethod
-    def _fail(asked: list[tuple[tuple[Argument, ...], Answer]], error: RelayError) -> None:
-        for _, answer in asked:
-            if not answer.done():
-                answer.set_exception(error)
+    def _fail(requests: list[tuple[tuple[Argument, ...], Reply]], error: RelayError) -> None:
+        for _, reply in requests:
+            if not reply.done():
+                reply.set_exception(error)
 
 
-async def hang_up(connection: AbstractConnection) -> None:
+async def disconnect(connection: AbstractConnection) -> None:
     with suppress(RedisError, OSError, TimeoutError):
         await connection.disconnect(nowait=True)
 
 
 async def _is_stale(connection: AbstractConnection) -> bool:
     """Whether it was closed while nothing was asked: then nothing need fail for it."""
-    look: Any = getattr(connection, "can_read", None) or connection.can_read_destructive  # redis-py before 8
+    can_read: Any = getattr(connection, "can_read", None) or connection.can_read_destructive  # redis-py before 8
     try:
-        return bool(await look())
+        return bool(await can_read())
     except (RedisError, OSError, TimeoutError):
         return True
 

@@ -28,13 +28,13 @@ import msgspec
 from ..errors import ErrorInfo, PellucidError
 from .follower import Follower
 
-LIFE = 86_400.0
+LOG_LIFE_SECONDS = 86_400.0
 """Seconds that a log is kept after its last append, unless `drop` says sooner."""
-SPARE = 3600.0
+TOMBSTONE_SECONDS = 3600.0
 """Seconds that it is known of a log that it was there after it went, so that nobody begins it anew."""
-MAIL_LIFE = 3600.0
+SIGNAL_LIFE_SECONDS = 3600.0
 """Seconds that a signal is kept after the last one to its name."""
-MAIL_ROOM = 1000
+MAX_SIGNALS = 1000
 """How many signals are kept for a name: the newest."""
 
 LogEntry: TypeAlias = Any
@@ -58,22 +58,22 @@ class LogLost(RelayError):
         super().__init__(message, code="log_lost", retry_after=None)
 
 
-class Fenced(PellucidError):
+class FencedError(PellucidError):
     """The log is not this writer's any more: somebody else claimed its name since, or the log has ended."""
 
     def __init__(self, message: str = "another writer has claimed the log since, or ended it") -> None:
         super().__init__(ErrorInfo("server_error", message, code="fenced"))
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class LimitResult(msgspec.Struct, frozen=True):
     """What became of a `spend` or a `charge`."""
 
     allowed: bool
     retry_after: float
     """Seconds until the same would be allowed if nobody else took anything; `inf` if it is more than the limit."""
-    which: str | None
+    limiting_counter: str | None
     """The counter that has to be waited for the longest, if one has to."""
-    left: dict[str, float]
+    levels: dict[str, float]
     """What each counter holds now; below zero after a `charge` of more than it held."""
 
 
@@ -94,7 +94,7 @@ class Relay(Protocol):
 
         `fence` is the token of the lease of the same name. With `after`, the number of the newest entry that this
         writer knows of, the same append may be tried again: it lands once. `decoded`: for each entry what followers in
-        this process may get in its place. Raises `Fenced` or `LogLost`, and then nothing was written.
+        this process may get in its place. Raises `FencedError` or `LogLost`, and then nothing was written.
         """
         ...
 
@@ -150,45 +150,45 @@ class Relay(Protocol):
         """Give it back, if it is still this token's."""
         ...
 
-    async def lapsed(self, prefix: str = "", limit: int = 100) -> list[str]:
+    async def lapsed_leases(self, prefix: str = "", limit: int = 100) -> list[str]:
         """Names that begin so whose lease ran out without being released, the longest ago first."""
         ...
 
-    async def tell(self, name: str, message: bytes) -> None: ...
+    async def publish(self, name: str, message: bytes) -> None: ...
 
-    def listen(self, name: str) -> Listener:
+    def subscribe(self, name: str) -> Listener:
         """What was told to `name` within the hour, and what will be."""
         ...
 
     async def spend(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> Verdict:
+    ) -> LimitResult:
         """Take `amounts` if every counter in `limits` allows it (0 of those without an amount), else nothing."""
         ...
 
     async def charge(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> Verdict:
+    ) -> LimitResult:
         """Take them in any case: what is known only after the fact. A counter that falls below zero is waited for."""
         ...
 
-    async def hold(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
+    async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
         """Take one of `limit` places, or keep it for so many seconds from now; False if they are all taken."""
         ...
 
-    async def unhold(self, bucket: str, holder: str) -> None:
+    async def release_slot(self, bucket: str, holder: str) -> None:
         """Give the place back."""
         ...
 
-    async def enter(self, roll: str, who: str, seconds: float) -> None:
+    async def set_presence(self, group: str, member: str, seconds: float) -> None:
         """Stand on the roll for so many seconds from now."""
         ...
 
-    async def quit(self, roll: str, who: str) -> None:
+    async def clear_presence(self, group: str, member: str) -> None:
         """Stand on it no more."""
         ...
 
-    async def roll(self, roll: str) -> list[str]:
+    async def list_present(self, group: str) -> list[str]:
         """Who stands on it now, in the order in which they lapse."""
         ...
 

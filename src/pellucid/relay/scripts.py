@@ -127,7 +127,7 @@ end
 return found
 """)
 
-TELL = Script("""
+PUBLISH = Script("""
 local box = KEYS[1]
 local number, born = 0, nil
 local newest = redis.call('XREVRANGE', box, '+', '-', 'COUNT', 1)[1]
@@ -173,7 +173,7 @@ end
 return {allowed and 1 or 0, string.format('%.17g', allowed and 0 or longest / 1000000), allowed and '' or which, out}
 """)
 
-HOLD = Script("""
+ACQUIRE_SLOT = Script("""
 local places, limit, holder, time = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local now = now()
 redis.call('ZREMRANGEBYSCORE', places, '-inf', whole(now))
@@ -184,7 +184,7 @@ redis.call('PEXPIRE', places, whole((latest - now) / 1000 + 1000))
 return 1
 """)
 
-ENTER = Script("""
+SET_PRESENCE = Script("""
 local roll, who, time = KEYS[1], ARGV[1], ARGV[2]
 local now = now()
 redis.call('ZADD', roll, whole(now + time), who)
@@ -194,8 +194,8 @@ if latest then redis.call('PEXPIRE', roll, whole((latest - now) / 1000 + 1000)) 
 return 'ok'
 """)
 
-ROLL = Script("""
+LIST_PRESENT = Script("""
 return redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. whole(now()), '+inf')
 """)
 
-ALL = (APPEND, DROP, CLAIM, RENEW, RELEASE, LAPSED, TELL, TAKE, HOLD, ENTER, ROLL)
+ALL = (APPEND, DROP, CLAIM, RENEW, RELEASE, LAPSED, PUBLISH, TAKE, ACQUIRE_SLOT, SET_PRESENCE, LIST_PRESENT)

@@ -14,21 +14,32 @@ from typing import Any, NamedTuple
 
 from ..errors import PellucidError
 from . import scripts
-from .buckets import DUST
+from .buckets import ROUNDING_TOLERANCE
 from .follower import Follower
-from .pipe import Address, Answer, Argument, Pipe
-from .relay import LIFE, MAIL_LIFE, MAIL_ROOM, SPARE, Fenced, Listener, LogEntry, LogLost, RelayError, Verdict
+from .pipe import Argument, PipelinedConnection, RedisAddress, Reply
+from .relay import (
+    LOG_LIFE_SECONDS,
+    MAX_SIGNALS,
+    SIGNAL_LIFE_SECONDS,
+    TOMBSTONE_SECONDS,
+    FencedError,
+    LimitResult,
+    Listener,
+    LogEntry,
+    LogLost,
+    RelayError,
+)
 from .streams import Streams
 
-_LIFE, _SPARE = int(LIFE), int(SPARE)
+_LOG_LIFE_SECONDS, _TOMBSTONE_SECONDS = int(LOG_LIFE_SECONDS), int(TOMBSTONE_SECONDS)
 
 
-APPEND_SECONDS = 0.001
+MIN_APPEND_INTERVAL_SECONDS = 0.001
 """The least time between two scripts that append: what is appended meanwhile goes in one, to however many logs."""
-APPENDS_AT_ONCE = 200
+MAX_APPENDS_PER_SCRIPT = 200
 
 
-class _Append(NamedTuple):
+class _PendingAppend(NamedTuple):
     keys: Sequence[str]
     arguments: Sequence[Argument]
     """As the script takes them of one log."""
@@ -36,45 +47,45 @@ class _Append(NamedTuple):
     """Gets what the script says of it, or an exception."""
 
 
-class _Appends:
+class _AppendBatcher:
     """Appends to all logs of this process. At most one script is under way, and it carries all that waited for it."""
 
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self._waiting: list[_Append] = []
-        self._busy = False
+    def __init__(self, connection: PipelinedConnection) -> None:
+        self._connection = connection
+        self._queue: list[_PendingAppend] = []
+        self._is_sending = False
 
-    def add(self, one: _Append) -> None:
-        self._waiting.append(one)
-        if not self._busy:
-            self._busy = True
+    def add(self, append: _PendingAppend) -> None:
+        self._queue.append(append)
+        if not self._is_sending:
+            self._is_sending = True
             asyncio.get_running_loop().call_soon(self._send)
 
     def _send(self) -> None:
-        several, self._waiting = self._waiting[:APPENDS_AT_ONCE], self._waiting[APPENDS_AT_ONCE:]
-        if not several:
-            self._busy = False
+        batch, self._queue = self._queue[:MAX_APPENDS_PER_SCRIPT], self._queue[MAX_APPENDS_PER_SCRIPT:]
+        if not batch:
+            self._is_sending = False
             return
-        keys = [key for one in several for key in one.keys]
-        arguments = [argument for one in several for argument in one.arguments]
-        said = self._pipe.run(scripts.APPEND, keys, _LIFE, _SPARE, *arguments)
-        said.add_done_callback(partial(self._said, several))
+        keys = [key for append in batch for key in append.keys]
+        arguments = [argument for append in batch for argument in append.arguments]
+        reply = self._connection.run_script(scripts.APPEND, keys, _LOG_LIFE_SECONDS, _TOMBSTONE_SECONDS, *arguments)
+        reply.add_done_callback(partial(self._on_reply, batch))
 
-    def _said(self, several: list[_Append], said: Answer) -> None:
-        asyncio.get_running_loop().call_later(APPEND_SECONDS, self._send)
-        error = said.exception()
-        for one, answer in zip(several, [error] * len(several) if error is not None else said.result(), strict=True):
-            one.done(answer)
+    def _on_reply(self, batch: list[_PendingAppend], reply: Reply) -> None:
+        asyncio.get_running_loop().call_later(MIN_APPEND_INTERVAL_SECONDS, self._send)
+        error = reply.exception()
+        for append, result in zip(batch, [error] * len(batch) if error is not None else reply.result(), strict=True):
+            append.done(result)
 
 
 class RedisRelay:
-    def __init__(self, url: str, *, prefix: str, timeout: float, patience: float) -> None:
-        address = Address(url, timeout)
+    def __init__(self, url: str, *, prefix: str, timeout_seconds: float, outage_seconds: float) -> None:
+        address = RedisAddress(url, timeout_seconds)
         self._prefix = prefix
         self._leases = f"{prefix}leases"
-        self._pipe = Pipe(address)
-        self._appends = _Appends(self._pipe)
-        self._streams = Streams(address, patience)
+        self._connection = PipelinedConnection(address)
+        self._appends = _AppendBatcher(self._connection)
+        self._streams = Streams(address, outage_seconds)
 
     def _key(self, kind: str, name: str) -> str:
         return f"{self._prefix}{kind}:{name}"
@@ -91,18 +102,18 @@ class RedisRelay:
         after: int | None = None,
         decoded: Sequence[LogEntry] | None = None,
     ) -> int:
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def done(result: int | PellucidError) -> None:
-            if answer.done():  # whoever asked left
+            if future.done():  # whoever asked left
                 return
             if isinstance(result, PellucidError):
-                answer.set_exception(result)
+                future.set_exception(result)
             else:
-                answer.set_result(result)
+                future.set_result(result)
 
         self.append_soon(log, entries, fence, done=done, last=last, after=after, decoded=decoded)
-        return await answer
+        return await future
 
     def append_soon(
         self,
@@ -115,122 +126,152 @@ class RedisRelay:
         after: int | None = None,
         decoded: Sequence[LogEntry] | None = None,
     ) -> None:
-        keys = self._log(log)
+        keys = self._log_keys(log)
 
-        def appended(said: Any) -> None:
-            if type(said) is int:
-                given, size = entries if decoded is None else decoded, sum(map(len, entries))
-                self._streams.appended(keys[0], given, said, size=size, ended=last)
-                done(said)
-            elif said == b"fenced":
-                done(Fenced())
-            elif said == b"lost":
+        def on_reply(result: Any) -> None:
+            if type(result) is int:
+                local_entries, size_bytes = entries if decoded is None else decoded, sum(map(len, entries))
+                self._streams.on_appended(keys[0], local_entries, result, size_bytes=size_bytes, has_ended=last)
+                done(result)
+            elif result == b"fenced":
+                done(FencedError())
+            elif result == b"lost":
                 done(LogLost())
-            elif said == b"other":
+            elif result == b"other":
                 done(LogLost("the run's log does not hold what its writer wrote"))
             else:
-                done(self._pipe.unavailable(said))
+                done(self._connection.to_relay_error(result))
 
-        known = -1 if after is None else after
-        self._appends.add(_Append(keys, (fence, known, int(last), len(entries), *entries), appended))
+        expected_count = -1 if after is None else after
+        self._appends.add(_PendingAppend(keys, (fence, expected_count, int(last), len(entries), *entries), on_reply))
 
     def writing(self, log: str) -> AbstractContextManager[None]:
         return self._streams.writing(self._key("log", log))
 
     def follow(self, log: str, after: int = 0) -> Follower:
-        key, mark = self._log(log)
+        key, mark = self._log_keys(log)
         return self._streams.follow(key, mark, after)
 
     async def exists(self, log: str) -> bool:
-        return bool(await self._pipe.call("EXISTS", self._key("log", log)))
+        return bool(await self._connection.call("EXISTS", self._key("log", log)))
 
     async def length(self, log: str) -> int:
-        return int(await self._pipe.call("XLEN", self._key("log", log)))
+        return int(await self._connection.call("XLEN", self._key("log", log)))
 
     async def drop(self, log: str, after_seconds: float) -> None:
-        await self._pipe.run(scripts.DROP, self._log(log), max(0, round(after_seconds * 1000)), _SPARE * 1000)
+        await self._connection.run_script(
+            scripts.DROP, self._log_keys(log), max(0, round(after_seconds * 1000)), _TOMBSTONE_SECONDS * 1000
+        )
 
-    def _log(self, name: str) -> tuple[str, str]:
+    def _log_keys(self, name: str) -> tuple[str, str]:
         return self._key("log", name), self._key("mark", name)
 
     # --- leases ------------------------------------------------------------------------------------------------
 
     async def claim(self, name: str, holder: str, seconds: float, *, lapsed: bool = False) -> int | None:
-        keys, life = self._lease(name), (_LIFE + _SPARE) * 1000
-        said = await self._pipe.run(scripts.CLAIM, keys, name, holder, _micro(seconds), int(lapsed), life)
-        return None if said is None else int(said)
+        keys, life_milliseconds = self._lease_keys(name), (_LOG_LIFE_SECONDS + _TOMBSTONE_SECONDS) * 1000
+        token = await self._connection.run_script(
+            scripts.CLAIM, keys, name, holder, _to_microseconds(seconds), int(lapsed), life_milliseconds
+        )
+        return None if token is None else int(token)
 
     async def renew(self, name: str, token: int, seconds: float) -> bool:
-        keys, life = self._lease(name), (_LIFE + _SPARE) * 1000
-        return bool(await self._pipe.run(scripts.RENEW, keys, name, token, _micro(seconds), life))
+        keys, life_milliseconds = self._lease_keys(name), (_LOG_LIFE_SECONDS + _TOMBSTONE_SECONDS) * 1000
+        return bool(
+            await self._connection.run_script(
+                scripts.RENEW, keys, name, token, _to_microseconds(seconds), life_milliseconds
+            )
+        )
 
     async def release(self, name: str, token: int) -> None:
-        await self._pipe.run(scripts.RELEASE, self._lease(name), name, token)
+        await self._connection.run_script(scripts.RELEASE, self._lease_keys(name), name, token)
 
-    async def lapsed(self, prefix: str = "", limit: int = 100) -> list[str]:
-        return [name.decode() for name in await self._pipe.run(scripts.LAPSED, [self._leases], prefix, limit)]
+    async def lapsed_leases(self, prefix: str = "", limit: int = 100) -> list[str]:
+        return [
+            name.decode() for name in await self._connection.run_script(scripts.LAPSED, [self._leases], prefix, limit)
+        ]
 
-    def _lease(self, name: str) -> tuple[str, str]:
+    def _lease_keys(self, name: str) -> tuple[str, str]:
         return self._key("mark", name), self._leases
 
     # --- signals -----------------------------------------------------------------------------------------------
 
-    async def tell(self, name: str, message: bytes) -> None:
-        await self._pipe.run(scripts.TELL, [self._key("box", name)], MAIL_ROOM, int(MAIL_LIFE), message)
+    async def publish(self, name: str, message: bytes) -> None:
+        await self._connection.run_script(
+            scripts.PUBLISH, [self._key("box", name)], MAX_SIGNALS, int(SIGNAL_LIFE_SECONDS), message
+        )
 
-    def listen(self, name: str) -> Listener:
+    def subscribe(self, name: str) -> Listener:
         return self._streams.follow(self._key("box", name), None, 0)
 
     # --- limits ------------------------------------------------------------------------------------------------
 
     async def spend(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> Verdict:
-        return await self._take(bucket, amounts, limits, window_seconds, always=False)
+    ) -> LimitResult:
+        return await self._take(bucket, amounts, limits, window_seconds, is_forced=False)
 
     async def charge(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
-    ) -> Verdict:
-        return await self._take(bucket, amounts, limits, window_seconds, always=True)
+    ) -> LimitResult:
+        return await self._take(bucket, amounts, limits, window_seconds, is_forced=True)
 
     async def _take(
-        self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window: float, *, always: bool
-    ) -> Verdict:
+        self,
+        bucket: str,
+        amounts: Mapping[str, float],
+        limits: Mapping[str, float],
+        window_seconds: float,
+        *,
+        is_forced: bool,
+    ) -> LimitResult:
         counters = [x for name, limit in limits.items() for x in (name, float(amounts.get(name, 0)), float(limit))]
-        allowed, retry_after, which, left = await self._pipe.run(
-            scripts.TAKE, [self._key("bucket", bucket)], int(always), float(window), DUST, *counters
+        allowed, retry_after, limiting_counter, levels_left = await self._connection.run_script(
+            scripts.TAKE,
+            [self._key("bucket", bucket)],
+            int(is_forced),
+            float(window_seconds),
+            ROUNDING_TOLERANCE,
+            *counters,
         )
-        levels = dict(zip(limits, map(float, left), strict=True))
-        return Verdict(bool(allowed), float(retry_after), which.decode() or None, levels)
+        levels = dict(zip(limits, map(float, levels_left), strict=True))
+        return LimitResult(bool(allowed), float(retry_after), limiting_counter.decode() or None, levels)
 
-    async def hold(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
+    async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
         key = self._key("hold", bucket)
-        return bool(await self._pipe.run(scripts.HOLD, [key], limit, holder, _micro(seconds)))
+        return bool(
+            await self._connection.run_script(scripts.ACQUIRE_SLOT, [key], limit, holder, _to_microseconds(seconds))
+        )
 
-    async def unhold(self, bucket: str, holder: str) -> None:
-        await self._pipe.call("ZREM", self._key("hold", bucket), holder)
+    async def release_slot(self, bucket: str, holder: str) -> None:
+        await self._connection.call("ZREM", self._key("hold", bucket), holder)
 
     # --- rolls -------------------------------------------------------------------------------------------------
 
-    async def enter(self, roll: str, who: str, seconds: float) -> None:
-        await self._pipe.run(scripts.ENTER, [self._key("roll", roll)], who, _micro(seconds))
+    async def set_presence(self, group: str, member: str, seconds: float) -> None:
+        await self._connection.run_script(
+            scripts.SET_PRESENCE, [self._key("roll", group)], member, _to_microseconds(seconds)
+        )
 
-    async def quit(self, roll: str, who: str) -> None:
-        await self._pipe.call("ZREM", self._key("roll", roll), who)
+    async def clear_presence(self, group: str, member: str) -> None:
+        await self._connection.call("ZREM", self._key("roll", group), member)
 
-    async def roll(self, roll: str) -> list[str]:
-        return [who.decode() for who in await self._pipe.run(scripts.ROLL, [self._key("roll", roll)])]
+    async def list_present(self, group: str) -> list[str]:
+        return [
+            member.decode()
+            for member in await self._connection.run_script(scripts.LIST_PRESENT, [self._key("roll", group)])
+        ]
 
     # --- itself ------------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
-        if await self._pipe.call("PING") != b"PONG":
+        if await self._connection.call("PING") != b"PONG":
             raise RelayError("what answers at the relay's address is not Redis")
 
     async def aclose(self) -> None:
         await self._streams.aclose()
-        await self._pipe.aclose()
+        await self._connection.aclose()
 
 
-def _micro(seconds: float) -> int:
+def _to_microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)

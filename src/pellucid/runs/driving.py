@@ -29,15 +29,15 @@ from ..fold import fold
 from ..models import TextWriter
 from ..relay import Listener, LogAppender, LogEntry, LogLost, MemoryRelay, Relay
 from ..storage import Store, StoredResponse
-from ..telemetry import log, place_of
-from .log import carried, events_of, unpack
-from .source import Batch, RunSource, batches_like, clock_ms
-from .stored_run import ABANDONED, closing, ending, keep_end, not_kept
+from ..telemetry import error_location, log
+from .log import encode_for_relay, events_of, unpack_log
+from .source import Batch, RunSource, batch_factory, clock_ms
+from .stored_run import ABANDONED, closing_events, not_stored_error, prepare_final_run, store_end
 
-PAUSE = 0.5, 5.0
+RETRY_PAUSE_SECONDS = 0.5, 5.0
 """Seconds between two tries while the relay does not take it: at first, and at most."""
 
-END_SECONDS = 10.0
+LOG_END_TIMEOUT_SECONDS = 10.0
 """How long the end of a log waits for a relay that is away."""
 
 
@@ -45,45 +45,45 @@ class LogWriter:
     def __init__(self, relay: Relay, lease: Lease) -> None:
         self._relay = relay
         self._lease = lease
-        self._memory = relay if isinstance(relay, MemoryRelay) else None
+        self._memory_relay = relay if isinstance(relay, MemoryRelay) else None
         self._appender: LogAppender | None = None
         """Of a log in memory, once something was appended to it."""
         self.batches: list[Batch] = []
         """What the run delivered, but for its end."""
-        self.end: Batch | None = None
+        self.end_batch: Batch | None = None
         """The batch with the run's end, which is stored before it is shown: `finish` logs it."""
         self._entries: list[LogEntry] = []
         self._decoded: list[Batch] = []
         """The entries, where they are encoded, as followers in this process get them."""
-        self._whole = False
+        self._has_last_entry = False
         """Whether the last entry is there."""
-        self._sent = 0
+        self._sent_count = 0
         """How many of the entries are in the log."""
-        self._asked: tuple[int, bool] | None = None
+        self._pending_append: tuple[int, bool] | None = None
         """Up to which entry the append goes of which it is not known whether it landed, and whether it ends the log."""
-        self._retrying: asyncio.Task[None] | None = None
+        self._retry_task: asyncio.Task[None] | None = None
         """Tries again what failed, and nothing else is asked meanwhile."""
-        self._done = False
+        self._is_complete = False
         """Whether the log has its end."""
-        self._over = asyncio.Event()
+        self._closed = asyncio.Event()
         """It has, or it is somebody else's."""
 
     def add(self, batch: Batch) -> None:
         """Log a batch of the run, now or as soon as the relay takes it. A `BatchReceiver`."""
         if type(batch.events[-1]) is RunEndEvent:
-            self.end = batch
+            self.end_batch = batch
             return
         self.batches.append(batch)
         appender, entries = self._appender, self._entries
-        if appender is not None and self._sent == len(entries) and appender.append(batch):
+        if appender is not None and self._sent_count == len(entries) and appender.append(batch):
             entries.append(batch)
-            self._sent += 1
+            self._sent_count += 1
         else:
-            self._add(batch)
+            self._add_entry(batch)
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter:
         """See `TextSink`: each text is a batch of its own."""
-        return TextWriter(batches_like(like), self.add, self._add_all)
+        return TextWriter(batch_factory(like), self.add, self._add_all)
 
     def _add_all(self, batches: list[Batch]) -> None:
         for batch in batches:
@@ -91,25 +91,25 @@ class LogWriter:
 
     async def finish(self, batch: Batch) -> bool:
         """Log the last batch; whether the log has its end then. A relay that is away is not waited for for ever."""
-        self._whole = True
-        self._add(batch)
-        if not self._done:
+        self._has_last_entry = True
+        self._add_entry(batch)
+        if not self._is_complete:
             with suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    await self._over.wait()
-        return self._done
+                async with asyncio.timeout(LOG_END_TIMEOUT_SECONDS):
+                    await self._closed.wait()
+        return self._is_complete
 
     def close(self) -> None:
         """Nothing more is written."""
-        self._over.set()
-        if self._retrying is not None:
-            self._retrying.cancel()
+        self._closed.set()
+        if self._retry_task is not None:
+            self._retry_task.cancel()
 
-    def _add(self, batch: Batch) -> None:
-        if self._memory is not None:
+    def _add_entry(self, batch: Batch) -> None:
+        if self._memory_relay is not None:
             self._entries.append(batch)
         else:
-            entry, decoded = carried(batch)
+            entry, decoded = encode_for_relay(batch)
             self._entries.append(entry)
             self._decoded.append(decoded)
         self._append()
@@ -117,72 +117,74 @@ class LogWriter:
     def _append(self) -> None:
         """Append all that is not in the log yet; unless something is being appended, then it follows."""
         lease = self._lease
-        if lease.lost:
-            self._over.set()
-        if self._asked is not None or self._retrying is not None or lease.lost:
+        if lease.is_lost:
+            self._closed.set()
+        if self._pending_append is not None or self._retry_task is not None or lease.is_lost:
             return
-        upto, last = self._asked = len(self._entries), self._whole
-        entries, decoded = self._entries[self._sent : upto], self._decoded[self._sent : upto]
+        end, last = self._pending_append = len(self._entries), self._has_last_entry
+        entries, decoded = self._entries[self._sent_count : end], self._decoded[self._sent_count : end]
         self._relay.append_soon(
-            lease.name, entries, lease.fence, done=self._appended, last=last, after=self._sent, decoded=decoded
+            lease.name, entries, lease.fence, done=self._appended, last=last, after=self._sent_count, decoded=decoded
         )
 
     def _appended(self, result: int | PellucidError) -> None:
         if isinstance(result, PellucidError):
-            if not self._over.is_set():
-                self._retrying = asyncio.create_task(self._retry())
+            if not self._closed.is_set():
+                self._retry_task = asyncio.create_task(self._retry())
             return
-        self._note(result)
-        if not self._done and (self._sent < len(self._entries) or self._whole):
+        self._acknowledge(result)
+        if not self._is_complete and (self._sent_count < len(self._entries) or self._has_last_entry):
             self._append()
 
-    def _note(self, sent: int) -> None:
+    def _acknowledge(self, sent: int) -> None:
         """What was asked for has landed."""
-        assert self._asked is not None
-        self._sent, self._done, self._asked = sent, self._asked[1], None
-        if self._done:
-            self._over.set()
-        elif self._memory is not None:
-            self._appender = self._memory.appender(self._lease.name, self._lease.fence)
+        assert self._pending_append is not None
+        self._sent_count, self._is_complete, self._pending_append = sent, self._pending_append[1], None
+        if self._is_complete:
+            self._closed.set()
+        elif self._memory_relay is not None:
+            self._appender = self._memory_relay.open_appender(self._lease.name, self._lease.fence)
 
     async def _retry(self) -> None:
         """Append what failed, until it has landed or the log is not ours to write any more."""
-        pause = PAUSE[0]
-        while not self._lease.lost:
+        pause = RETRY_PAUSE_SECONDS[0]
+        while not self._lease.is_lost:
             try:
                 await self._append_again()
             except LogLost:
                 with suppress(PellucidError):
-                    await self._forgotten()
+                    await self._start_over()
             except PellucidError:
-                pass  # `Fenced`, too: a later lease of our own may fence what was asked under an earlier one
+                pass  # `FencedError`, too: a later lease of our own may fence what was asked under an earlier one
             else:
-                self._retrying = None
-                if not self._done:
+                self._retry_task = None
+                if not self._is_complete:
                     self._append()
                 return
             await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSE[1])
-        self._over.set()
+            pause = min(pause * 2, RETRY_PAUSE_SECONDS[1])
+        self._closed.set()
 
     async def _append_again(self) -> None:
         lease = self._lease
-        upto, last = self._asked = self._asked or (len(self._entries), self._whole)
-        entries, decoded = self._entries[self._sent : upto], self._decoded[self._sent : upto]
-        self._note(
-            await self._relay.append(lease.name, entries, lease.fence, last=last, after=self._sent, decoded=decoded)
+        end, last = self._pending_append = self._pending_append or (len(self._entries), self._has_last_entry)
+        entries, decoded = self._entries[self._sent_count : end], self._decoded[self._sent_count : end]
+        self._acknowledge(
+            await self._relay.append(
+                lease.name, entries, lease.fence, last=last, after=self._sent_count, decoded=decoded
+            )
         )
 
-    async def _forgotten(self) -> None:
+    async def _start_over(self) -> None:
         await self._lease.renew()
-        if not self._lease.lost:
+        if not self._lease.is_lost:
             await self._relay.drop(self._lease.name, 0)
-            self._asked = None
+            self._pending_append = None
             self._appender = None
-            self._sent = 0
+            self._sent_count = 0
 
 
-RENEWALS = 3
+RENEWALS_PER_LEASE = 3
 """How often it is renewed in the time in which it would run out."""
 
 
@@ -190,26 +192,33 @@ class Lease:
     """`lost` is called once, when it is somebody else's."""
 
     def __init__(
-        self, store: Store, relay: Relay, owner: str, id: str, holder: str, seconds: float, lost: Callable[[], None]
+        self,
+        store: Store,
+        relay: Relay,
+        owner: str,
+        id: str,
+        holder: str,
+        lease_seconds: float,
+        on_lost: Callable[[], None],
     ) -> None:
-        self.name = name_of(owner, id)
+        self.name = run_name(owner, id)
         self.fence = 0
-        self.lost = False
-        self.over = False
+        self.is_lost = False
+        self.is_end_stored = False
         """Whether its end is kept, or is being kept: then the row is nobody's any more, and only the log is still to be
         written."""
         self._store = store
         self._relay = relay
-        self._of = (owner, id)
+        self._row_key = (owner, id)
         self._holder = holder
-        self._seconds = seconds
-        self._tell = lost
+        self._lease_seconds = lease_seconds
+        self._on_lost = on_lost
         self._timer: asyncio.TimerHandle | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._renew_task: asyncio.Task[None] | None = None
 
     async def claim(self) -> bool:
         """Whether it is ours now. Raises `RelayError`."""
-        fence = await self._relay.claim(self.name, self._holder, self._seconds)
+        fence = await self._relay.claim(self.name, self._holder, self._lease_seconds)
         if fence is not None:
             self.fence = fence
         return fence is not None
@@ -217,61 +226,63 @@ class Lease:
     async def renew(self) -> None:
         """It may have run out (this process stood still), or the relay may have forgotten it: it is ours if nobody took
         it since. Raises `PellucidError` if that cannot be known."""
-        ours = await self._relay.renew(self.name, self.fence, self._seconds) or await self.claim()
-        if ours and (self.over or await self._store.responses.hold(*self._of, self.fence) or self.over):
+        is_ours = await self._relay.renew(self.name, self.fence, self._lease_seconds) or await self.claim()
+        if is_ours and (
+            self.is_end_stored or await self._store.responses.touch(*self._row_key, self.fence) or self.is_end_stored
+        ):
             return
-        if not self.lost:
-            self.lost = True
-            self._tell()
+        if not self.is_lost:
+            self.is_lost = True
+            self._on_lost()
 
-    def keep(self) -> None:
+    def start_renewing(self) -> None:
         """Renew it from time to time, until it is lost or `leave` is called."""
-        self._timer = asyncio.get_running_loop().call_later(self._seconds / RENEWALS, self._renew_soon)
+        self._timer = asyncio.get_running_loop().call_later(self._lease_seconds / RENEWALS_PER_LEASE, self._renew_soon)
 
-    def leave(self) -> None:
+    def stop_renewing(self) -> None:
         """Renew it no more."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._renewing is not None:
-            self._renewing.cancel()
+        if self._renew_task is not None:
+            self._renew_task.cancel()
 
     def _renew_soon(self) -> None:
-        self._renewing = asyncio.create_task(self._renew_and_keep())
+        self._renew_task = asyncio.create_task(self._renew_and_reschedule())
 
-    async def _renew_and_keep(self) -> None:
+    async def _renew_and_reschedule(self) -> None:
         try:
             await self.renew()
         except PellucidError:
             pass  # the next time
         except Exception as error:
-            log.error("a fault while renewing the lease of a run: %s", place_of(error))
-        if not self.lost:
-            self.keep()
+            log.error("a fault while renewing the lease of a run: %s", error_location(error))
+        if not self.is_lost:
+            self.start_renewing()
 
     async def release(self) -> None:
-        self.leave()
+        self.stop_renewing()
         with suppress(PellucidError):
             await self._relay.release(self.name, self.fence)
 
 
-PREFIX = "run:"
+NAME_PREFIX = "run:"
 
 
-def name_of(owner: str, id: str) -> str:
+def run_name(owner: str, id: str) -> str:
     """Of a run's lease, its log and its mailbox. What is another owner's has another name."""
-    return f"{PREFIX}{id}:{owner}"
+    return f"{NAME_PREFIX}{id}:{owner}"
 
 
-def of_name(name: str) -> tuple[str, str]:
+def parse_run_name(name: str) -> tuple[str, str]:
     """The owner and the id."""
-    id, _, owner = name.removeprefix(PREFIX).partition(":")
+    id, _, owner = name.removeprefix(NAME_PREFIX).partition(":")
     return owner, id
 
 
-KEEP_SECONDS = 60.0
+STORE_TIMEOUT_SECONDS = 60.0
 """How long the end of a run waits for a store that is away."""
 
-LOG_SECONDS = 300.0
+LOG_RETENTION_SECONDS = 300.0
 """How long a finished log can still be followed live; after that it is read from the store."""
 
 RETRY_SECONDS = 0.5
@@ -285,144 +296,144 @@ class Driver:
     def __init__(
         self, store: Store, relay: Relay, holder: str, lease_seconds: float, row: StoredResponse, run: RunSource
     ) -> None:
-        self.lease = Lease(store, relay, row.owner, row.id, holder, lease_seconds, self._break_off)
+        self.lease = Lease(store, relay, row.owner, row.id, holder, lease_seconds, self._cancel_delivery)
         self._store = store
         self._relay = relay
         self._row = row
         self._run = run
         self._log = LogWriter(relay, self.lease)
-        self._reading: asyncio.Task[None] | None = None
+        self._delivery_task: asyncio.Task[None] | None = None
         self._listener: Listener | None = None
-        self._listening_again: asyncio.TimerHandle | None = None
-        self._broken_off = False
-        self._why: ErrorInfo | None = FAULT
+        self._listen_timer: asyncio.TimerHandle | None = None
+        self._is_stopped = False
+        self._stop_error: ErrorInfo | None = FAULT
         """Why it is broken off. None: it is cancelled."""
 
     async def drive(self) -> None:
         try:
-            self.lease.keep()
+            self.lease.start_renewing()
             self._listen()
             with self._relay.writing(self.lease.name):
-                end = await self._read()
-                if not self.lease.lost:
+                end = await self._deliver_to_log()
+                if not self.lease.is_lost:
                     await self._finish(end)
         except Exception as error:
             # Its lease lapses, and whoever finds it ends it.
-            log.error("a fault while ending a run: %s", place_of(error))
+            log.error("a fault while ending a run: %s", error_location(error))
         finally:
-            self.lease.leave()
+            self.lease.stop_renewing()
             self._log.close()
             self._stop_listening()
 
-    def stop(self, why: ErrorInfo | None) -> None:
+    def stop(self, error: ErrorInfo | None) -> None:
         """End it now: as failed because of `why`, or as cancelled. What it has said already is kept."""
-        if not self._broken_off:
-            self._why = why
-        self._break_off()
+        if not self._is_stopped:
+            self._stop_error = error
+        self._cancel_delivery()
 
-    def _break_off(self) -> None:
+    def _cancel_delivery(self) -> None:
         # Once: the second word must not interrupt what the first one began.
-        if not self._broken_off:
-            self._broken_off = True
-            if self._reading is not None:
-                self._reading.cancel()
+        if not self._is_stopped:
+            self._is_stopped = True
+            if self._delivery_task is not None:
+                self._delivery_task.cancel()
 
-    async def _read(self) -> Batch:
+    async def _deliver_to_log(self) -> Batch:
         """Log every batch but the last, which is returned: it is shown after it is stored."""
         run = self._run
-        self._reading = asyncio.current_task()
+        self._delivery_task = asyncio.current_task()
         try:
-            if self._broken_off:
+            if self._is_stopped:
                 raise asyncio.CancelledError
             await run.open()
             await run.deliver(self._log.add, self._log)
         except asyncio.CancelledError:
-            self._reading = None
-            await self._stop(self._why)
+            self._delivery_task = None
+            await self._stop_source(self._stop_error)
         except PellucidError as error:
-            self._reading = None
-            await self._stop(error.info)
+            self._delivery_task = None
+            await self._stop_source(error.info)
         except Exception as error:
-            self._reading = None
-            log.error("a fault while driving a run: %s", place_of(error))
-            await self._stop(FAULT)
-        self._reading = None
-        if self._log.end is None:
-            return Batch(clock_ms(), closing(fold(events_of(self._log.batches)), self._row.id, FAULT))
-        return self._log.end
+            self._delivery_task = None
+            log.error("a fault while driving a run: %s", error_location(error))
+            await self._stop_source(FAULT)
+        self._delivery_task = None
+        if self._log.end_batch is None:
+            return Batch(clock_ms(), closing_events(fold(events_of(self._log.batches)), self._row.id, FAULT))
+        return self._log.end_batch
 
-    async def _stop(self, error: ErrorInfo | None) -> None:
+    async def _stop_source(self, error: ErrorInfo | None) -> None:
         try:
             await self._run.stop(error)
         except Exception as fault:
-            log.error("a fault while stopping a run: %s", place_of(fault))
-            self._log.end = None  # what it delivered last may not fit; it is closed by what the log holds
-        if self._log.end is None and not self._log.batches:
+            log.error("a fault while stopping a run: %s", error_location(fault))
+            self._log.end_batch = None  # what it delivered last may not fit; it is closed by what the log holds
+        if self._log.end_batch is None and not self._log.batches:
             # It could not be opened, and so delivered nothing.
             end = RunEndEvent("cancelled" if error is None else "failed", error=error)
             self._log.add(Batch(clock_ms(), [end]))
 
     async def _finish(self, end: Batch) -> None:
         """Store, log, lease."""
-        kept, end = await self._keep(end)
-        if await self._log.finish(end) and not self.lease.lost:
+        is_stored, end = await self._store_end(end)
+        if await self._log.finish(end) and not self.lease.is_lost:
             with suppress(PellucidError):
                 # What is nowhere else is not dropped.
-                if kept:
-                    await self._relay.drop(self.lease.name, LOG_SECONDS)
+                if is_stored:
+                    await self._relay.drop(self.lease.name, LOG_RETENTION_SECONDS)
             await self.lease.release()
 
-    async def _keep(self, end: Batch) -> tuple[bool, Batch]:
+    async def _store_end(self, end: Batch) -> tuple[bool, Batch]:
         """Try until the store takes it, for as long as anybody would wait; whether there is an end in it now, and what
         to tell, which is the same."""
-        done = await ending(self._row, self._log.batches, end)
+        finished_run = await prepare_final_run(self._row, self._log.batches, end)
         # It may be kept without our hearing of it: a row that is over says nothing of the lease from here on.
-        self.lease.over = True
-        until = time.monotonic() + KEEP_SECONDS
+        self.lease.is_end_stored = True
+        deadline = time.monotonic() + STORE_TIMEOUT_SECONDS
         while True:
             try:
-                ours = await keep_end(self._store, done, self.lease.fence)
-                self.lease.over = ours
-                return True, end if ours else await self._not_ours(end)
+                is_ours = await store_end(self._store, finished_run, self.lease.fence)
+                self.lease.is_end_stored = is_ours
+                return True, end if is_ours else await self._end_after_takeover(end)
             except PellucidError as error:
-                if time.monotonic() > until:
-                    failed = RunEndEvent("failed", error=not_kept(error.info))
+                if time.monotonic() > deadline:
+                    failed = RunEndEvent("failed", error=not_stored_error(error.info))
                     return False, Batch(end.time_ms, [*end.events[:-1], failed])
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _not_ours(self, end: Batch) -> Batch:
+    async def _end_after_takeover(self, end: Batch) -> Batch:
         """The end of a run that somebody took over meanwhile, after what was said here. It may have been deleted; then
         it ends as it did."""
         row = await self._store.responses.get(self._row.owner, self._row.id, log=True)
         if row is None:
             return end
-        closed = closing(fold(events_of(self._log.batches)), row.id, ABANDONED)
-        theirs = unpack(row.log)[-1].events[-1] if row.log else closed[-1]
-        return Batch(end.time_ms, [*closed[:-1], theirs])
+        closed = closing_events(fold(events_of(self._log.batches)), row.id, ABANDONED)
+        stored_end = unpack_log(row.log)[-1].events[-1] if row.log else closed[-1]
+        return Batch(end.time_ms, [*closed[:-1], stored_end])
 
     # --- its mailbox -------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        self._listener = self._relay.listen(self.lease.name)
+        self._listener = self._relay.subscribe(self.lease.name)
         self._listener.start(self._on_mail)
-        if self._listener.ready:
+        if self._listener.is_ready:
             self._on_mail()
 
     def _on_mail(self) -> None:
         listener = self._listener
         assert listener is not None
         try:
-            said = listener.take()
+            messages = listener.take()
         except PellucidError:
-            said = None
-        if said is None:
+            messages = None
+        if messages is None:
             listener.close()
-            self._listening_again = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._listen)
-        elif b"cancel" in said:
+            self._listen_timer = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._listen)
+        elif b"cancel" in messages:
             self.stop(None)
 
     def _stop_listening(self) -> None:
-        if self._listening_again is not None:
-            self._listening_again.cancel()
+        if self._listen_timer is not None:
+            self._listen_timer.cancel()
         if self._listener is not None:
             self._listener.close()

@@ -10,29 +10,29 @@ from collections.abc import Coroutine
 from typing import Any
 
 from ..errors import PellucidError
-from ..telemetry import log, place_of
+from ..telemetry import error_location, log
 
-_under_way: set[asyncio.Task[None]] = set()
+_tasks: set[asyncio.Task[None]] = set()
 
 
-def later(work: Coroutine[Any, Any, None], what: str) -> None:
+def run_in_background(coroutine: Coroutine[Any, Any, None], failure_message: str) -> None:
     """Do it after whoever asks has gone on. `what` names it to the operator, should it fail."""
-    task = asyncio.get_running_loop().create_task(_done(work, what))
-    _under_way.add(task)
-    task.add_done_callback(_under_way.discard)
+    task = asyncio.get_running_loop().create_task(_run_logged(coroutine, failure_message))
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
 
 
-async def settled(seconds: float) -> None:
+async def wait_for_background_tasks(timeout_seconds: float) -> None:
     """Wait until all of it is done, but no longer than so many seconds."""
     loop = asyncio.get_running_loop()
-    if mine := [task for task in _under_way if task.get_loop() is loop]:
-        await asyncio.wait(mine, timeout=seconds)
+    if tasks := [task for task in _tasks if task.get_loop() is loop]:
+        await asyncio.wait(tasks, timeout=timeout_seconds)
 
 
-async def _done(work: Coroutine[Any, Any, None], what: str) -> None:
+async def _run_logged(coroutine: Coroutine[Any, Any, None], failure_message: str) -> None:
     try:
-        await work
+        await coroutine
     except PellucidError as error:
-        log.warning("%s: %s", what, error.info.message)
+        log.warning("%s: %s", failure_message, error.info.message)
     except Exception as error:
-        log.error("%s: a fault: %s", what, place_of(error))
+        log.error("%s: a fault: %s", failure_message, error_location(error))

@@ -24,11 +24,11 @@ from msgspec.structs import replace
 
 from ..errors import ErrorInfo, IllegalEvent, PellucidError
 from ..events import Event, PartDeltaEvent, RunEndEvent, SideEvent
-from ..models import Asked, HTTPModelStream, ModelRead, ModelStream, TextWriter
+from ..models import ChatModel, HTTPModelStream, ModelRead, ModelStream, TextWriter
 from ..parts import ModelResponse, Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
 from ..run import CallModel, CallTools, CheckOutput, Effect, Mint, Run
 from ..settings import ModelCall
-from ..telemetry import log, place_of
+from ..telemetry import error_location, log
 from .source import Batch, BatchReceiver, TextSink
 from .stages import Push, Stage, discard_stages, open_stages
 
@@ -40,9 +40,9 @@ class ToolOutcomes(NamedTuple):
 
     results: list[ToolReturnPart | RetryPromptPart]
     """One for each call."""
-    last: bool = False
+    has_output: bool = False
     """Whether one of the calls was the run's answer."""
-    left: Collection[str] = frozenset()
+    client_call_ids: Collection[str] = frozenset()
     """The ids of calls without a result here: the client is to answer them."""
 
 
@@ -50,24 +50,24 @@ class TurnHandler(Protocol):
     """What happens between two turns of the model. Whatever is raised here ends the run as failed, and is kept as the
     run's `raised`."""
 
-    tools: Container[str]
+    tool_names: Container[str]
     """The names of the functions that are called here; calls of others are left to the client."""
-    checks: bool
+    checks_output: bool
     """Whether an answer is checked before it is final."""
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
         """The run opens: the call as the run knows it. What is raised here is raised by the run's `open`."""
         ...
 
-    async def prepare(self, call: ModelCall) -> ModelCall:
+    async def prepare_call(self, call: ModelCall) -> ModelCall:
         """The call as it is to be sent, for each turn. What is changed here is not kept."""
         ...
 
-    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+    async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         """Call the functions."""
         ...
 
-    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+    async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
         """None if the answer is accepted; otherwise what the model is to correct."""
         ...
 
@@ -79,39 +79,39 @@ class TurnHandler(Protocol):
 class NullTurnHandler:
     """A handler without functions, which accepts every answer."""
 
-    tools: Container[str] = frozenset()
-    checks = False
+    tool_names: Container[str] = frozenset()
+    checks_output = False
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
         return call
 
-    async def prepare(self, call: ModelCall) -> ModelCall:
+    async def prepare_call(self, call: ModelCall) -> ModelCall:
         return call
 
-    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+    async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         raise AssertionError("no function is called here")
 
-    async def check(self, response: ModelResponse) -> RetryPromptPart | None:
+    async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
         return None
 
     def end_run(self) -> None:
         pass
 
 
-_NULL = NullTurnHandler()
+_NULL_HANDLER = NullTurnHandler()
 
 
 class LiveRun:
     """Drives one `Run` against one model. A `RunSource`."""
 
-    broken_off = False
+    is_interrupted = False
 
     def __init__(
         self,
-        model: Asked,
+        model: ChatModel,
         call: ModelCall,
         mint: Mint,
-        handler: TurnHandler = _NULL,
+        handler: TurnHandler = _NULL_HANDLER,
         *,
         stages: Sequence[Stage] = (),
         max_tool_calls: int | None = None,
@@ -125,7 +125,7 @@ class LiveRun:
             log_faults: whether what is `raised` is logged, because no caller will raise it again.
             pending: calls that are answered before the model is called (see `Run`).
         """
-        self.raised: Exception | None = None
+        self.exception: Exception | None = None
         """What ended the run between two turns."""
         self.ended: RunEndEvent | None = None
         self._model = model
@@ -133,7 +133,7 @@ class LiveRun:
         self._mint = mint
         self._handler = handler
         self._stages = tuple(stages)
-        self._passed = self._stages
+        self._active_stages = self._stages
         """What a batch passes. Of a stage that raised, and of those before it, a `Stage` stands in the place."""
         self._max_tool_calls = max_tool_calls
         self._log_faults = log_faults
@@ -141,26 +141,26 @@ class LiveRun:
         self._machine: Run | None = None
         self._effects: list[Effect] = []
         self._stream: ModelStream | None = None
-        self._started = False
+        self._has_started = False
         """Whether the stream delivers."""
         self._context: Context
         """Of the task that waits for the stream."""
-        self._paused = False
+        self._is_paused = False
         self._receive: BatchReceiver = self._enqueue
         self._text_sink: TextSink | None = None
-        self._text_like: PartDeltaEvent | None = None
+        self._text_template: PartDeltaEvent | None = None
         """What texts are the deltas of that are passed on without events; None if none are."""
         self._queue: list[Batch] = []
         self._failure: BaseException | None = None
         """What the receiver or a stage raised."""
-        self._broken = 0
+        self._disabled_stage_count = 0
         """Up to here, counted from 1, the stages have no part any more: one raised, and what those before it held back
         would follow a batch that was lost."""
         self._waiters: list[asyncio.Future[None]] = []
         self._side_events: list[SideEvent] = []
         """Emitted and not delivered yet. Threads append at any moment, so it is emptied and never replaced."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._answering: asyncio.Task[ToolOutcomes] | None = None
+        self._tool_task: asyncio.Task[ToolOutcomes] | None = None
         """The functions that are being called."""
         for index, stage in enumerate(self._stages):
             stage.push = self._pusher(index + 1)
@@ -177,7 +177,7 @@ class LiveRun:
             try:
                 [effect] = self.run.start()
                 if isinstance(effect, CallModel):
-                    self._stream = await self._model.open(await handler.prepare(effect.call))
+                    self._stream = await self._model.open(await handler.prepare_call(effect.call))
                 else:
                     self._effects = [effect]
             except BaseException:
@@ -188,7 +188,7 @@ class LiveRun:
             raise
         queued = self.queued
         for stage in self._stages:
-            stage.opened(queued=queued)
+            stage.on_opened(queued=queued)
 
     async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
         self._receive = receive
@@ -198,12 +198,12 @@ class LiveRun:
         self._raise_failure()
 
     def pause(self) -> None:
-        self._paused = True
+        self._is_paused = True
         if self._stream is not None:
             self._stream.pause()
 
     def resume(self) -> None:
-        self._paused = False
+        self._is_paused = False
         if self._stream is not None:
             self._stream.resume()
 
@@ -211,25 +211,25 @@ class LiveRun:
         if self.ended is not None:
             return
         for stage in self._stages:
-            stage.stopping()
+            stage.on_stopping()
         self._failure = None
         events: list[Event] = []
-        if self.run.ended is None:
+        if self.run.run_end is None:
             try:
                 events = self._close(error)
             except Exception as fault:
                 # After a fault of ours, which is reported where it was caught, a turn's own end may fit no more.
-                log.debug("a run could not be stopped in form: %s", place_of(fault))
+                log.debug("a run could not be stopped in form: %s", error_location(fault))
                 events = self._fail(error or FAULT)
         failure: Exception | None = None
-        if not self._broken:
+        if not self._disabled_stage_count:
             try:
                 self._process(events)
             except Exception as fault:
                 failure = fault
-                if not self._broken:
+                if not self._disabled_stage_count:
                     self._receive = _ignore  # and the stages come to their end without it
-        if self._broken:
+        if self._disabled_stage_count:
             # Nobody can say what is open for the receiver: only the end can follow.
             self._process([RunEndEvent("failed", self.run.usage, error or FAULT)])
         else:
@@ -247,9 +247,9 @@ class LiveRun:
             self._machine = Run(
                 self._call,
                 self._mint,
-                server_tools=handler.tools,
+                server_tools=handler.tool_names,
                 max_tool_calls=self._max_tool_calls,
-                checks=handler.checks,
+                checks_output=handler.checks_output,
                 pending=self._pending,
             )
         return self._machine
@@ -271,7 +271,7 @@ class LiveRun:
             if self.ended is not None:
                 self._raise_failure()
                 return None
-            if self._paused:
+            if self._is_paused:
                 self.resume()
             else:
                 await self._step()
@@ -287,7 +287,7 @@ class LiveRun:
 
         For a run without stages that wait. Idempotent; after the run's end it gives nothing.
         """
-        if self.run.ended is None:
+        if self.run.run_end is None:
             self._process(self._close(error))
         events = [event for batch in self._queue for event in batch.events]
         self._queue.clear()
@@ -303,8 +303,8 @@ class LiveRun:
     def close(self) -> None:
         """Release the upstream, in whatever state this is. Never raises."""
         stream, self._stream = self._stream, None
-        if self._answering is not None:
-            self._answering.cancel()
+        if self._tool_task is not None:
+            self._tool_task.cancel()
         if stream is not None:
             with suppress(Exception):
                 stream.cancel()
@@ -316,7 +316,7 @@ class LiveRun:
         self._side_events.append(event)
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop may be closed by now
-                self._loop.call_soon_threadsafe(self._emit_while_answering)
+                self._loop.call_soon_threadsafe(self._emit_during_tools)
 
     # --- while a turn is read ----------------------------------------------------------------------------------
 
@@ -328,9 +328,9 @@ class LiveRun:
         try:
             if type(events) is list and len(events) == 1 and type(event := events[0]) is PartDeltaEvent:
                 # What nearly every read is. No stage sees it that does not want it.
-                run.delta(event)
+                run.feed_delta(event)
                 out: list[Event] = [event]
-                for stage in self._passed:
+                for stage in self._active_stages:
                     if stage.wants_deltas:
                         break
                 else:
@@ -356,7 +356,7 @@ class LiveRun:
         if isinstance(events, Exception):
             raise events
         out, effects = run.feed(events)
-        if effects or run.ended is not None:
+        if effects or run.run_end is not None:
             # The model is done: what the turn holds (a connection, a place in a queue) is released now.
             self._stream = None
             stream.cancel()
@@ -368,7 +368,7 @@ class LiveRun:
 
         Nothing happens without events, but with `flush`: then stages release what they held back.
         """
-        if self._text_like is not None:
+        if self._text_template is not None:
             self._end_texts()
         if self._side_events and first == 0:
             events = self._with_side_events(events)
@@ -376,30 +376,30 @@ class LiveRun:
             return
         batch = Batch(time_ms or time_ns() // 1_000_000, events)
         is_delta = len(events) == 1 and type(events[0]) is PartDeltaEvent
-        for stage in self._passed[first:] if first else self._passed:
+        for stage in self._active_stages[first:] if first else self._active_stages:
             if is_delta and not stage.wants_deltas:
                 continue
             try:
-                passed = stage.process(batch)
+                processed = stage.process(batch)
             except Exception:
-                self._break_up_to(stage)
+                self._disable_up_to(stage)
                 raise
-            is_delta = is_delta and passed is batch
-            batch = passed
+            is_delta = is_delta and processed is batch
+            batch = processed
         if events := batch.events:
             if type(events[-1]) is RunEndEvent:
                 self.ended = events[-1]
                 self._handler.end_run()
             self._receive(batch)
 
-    def _break_up_to(self, stage: Stage) -> None:
+    def _disable_up_to(self, stage: Stage) -> None:
         """It raised: from now on it has no part, nor have those before it."""
-        self._broken = self._passed.index(stage) + 1
-        self._passed = (*[Stage()] * self._broken, *self._stages[self._broken :])
+        self._disabled_stage_count = self._active_stages.index(stage) + 1
+        self._active_stages = (*[Stage()] * self._disabled_stage_count, *self._stages[self._disabled_stage_count :])
 
     def _pusher(self, first: int) -> Push:
         def push(batch: Batch) -> None:
-            if first <= self._broken or self.ended is not None:
+            if first <= self._disabled_stage_count or self.ended is not None:
                 return
             try:
                 self._process(batch.events, first, time_ms=batch.time_ms)
@@ -415,24 +415,24 @@ class LiveRun:
         sink = self._text_sink
         if sink is None or self._failure is not None or self._side_events:
             return None
-        if any(stage.wants_deltas and not stage.takes_texts for stage in self._passed):
+        if any(stage.wants_deltas and not stage.takes_texts for stage in self._active_stages):
             return None
         writer = sink.open_text(like)
-        self._text_like = like if writer is not None else None
+        self._text_template = like if writer is not None else None
         return writer
 
     @property
-    def waiting(self) -> Sized:
+    def pending_events(self) -> Sized:
         return self._side_events
 
     def add_texts(self, texts: list[tuple[str, int]]) -> None:
         self.run.add_text("".join([text for text, _ in texts]))
-        for stage in self._passed:
-            if stage.takes_texts and self._text_like is not None:
+        for stage in self._active_stages:
+            if stage.takes_texts and self._text_template is not None:
                 try:
-                    stage.add_texts(self._text_like, texts)
+                    stage.add_texts(self._text_template, texts)
                 except Exception as error:
-                    self._break_up_to(stage)
+                    self._disable_up_to(stage)
                     self._fail_delivery(error)
                     return
 
@@ -443,7 +443,7 @@ class LiveRun:
         """What follows is not text alone."""
         if isinstance(self._stream, HTTPModelStream):
             self._stream.close_text_path()
-        self._text_like = None
+        self._text_template = None
 
     def _fail_delivery(self, error: BaseException) -> None:
         """The receiver or a stage raised, and `deliver` raises that. The receiver still gets what is on its way: what
@@ -460,9 +460,9 @@ class LiveRun:
         self._raise_failure()
         stream = self._stream
         if stream is not None:
-            if not self._started:
-                self._started = True
-                if self._paused:
+            if not self._has_started:
+                self._has_started = True
+                if self._is_paused:
                     stream.pause()
                 # A stream is read in the context of the connection; its events belong to the caller's.
                 self._context = copy_context()
@@ -472,7 +472,7 @@ class LiveRun:
                     stream.start(self._on_model_events)
             else:
                 await self._wait()
-        elif self.run.ended is None:
+        elif self.run.run_end is None:
             await self._execute(*self._effects)
         else:
             await self._wait()
@@ -506,21 +506,21 @@ class LiveRun:
         try:
             match effect:
                 case CallModel():
-                    stream = await self._model.open(await self._handler.prepare(effect.call))
-                    if self.run.ended is not None:
+                    stream = await self._model.open(await self._handler.prepare_call(effect.call))
+                    if self.run.run_end is not None:
                         stream.cancel()  # it was stopped meanwhile
                         return
                     self._stream = stream
-                    self._started = False
+                    self._has_started = False
                 case CallTools():
-                    outcomes = await self._answers(effect.calls)
+                    outcomes = await self._call_tools(effect.calls)
                     if outcomes is not None:
-                        events, self._effects = self.run.results(
-                            outcomes.results, last=outcomes.last, left=outcomes.left
+                        events, self._effects = self.run.add_results(
+                            outcomes.results, ends_run=outcomes.has_output, left_to_caller=outcomes.client_call_ids
                         )
                 case CheckOutput():
-                    wrong = await self._handler.check(effect.response)
-                    events, self._effects = self.run.accept() if wrong is None else self.run.refuse(wrong)
+                    retry = await self._handler.check_output(effect.response)
+                    events, self._effects = self.run.accept() if retry is None else self.run.reject(retry)
         except Exception as error:
             events = self.run.end(self._fault(error, effect))
         if events or self._side_events:
@@ -528,43 +528,43 @@ class LiveRun:
 
     def _fault(self, error: Exception, effect: Effect) -> ErrorInfo:
         """What readers of the run are shown of an error between two turns."""
-        self.raised = error
+        self.exception = error
         is_ours = not isinstance(error, PellucidError) or isinstance(error, IllegalEvent)
         if self._log_faults and is_ours:
-            log.error("a fault between two turns: %s", place_of(error))
+            log.error("a fault between two turns: %s", error_location(error))
         info = FAULT if is_ours or not isinstance(error, PellucidError) else error.info
         if self._log_faults and not isinstance(effect, CallModel):
             # Of a run that is served, what a function or a check quotes is for its author.
             info = replace(info, said=None)
         return info
 
-    async def _answers(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes | None:
+    async def _call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes | None:
         """What became of the calls; None while only something was emitted for `read`. Whoever stops waiting for the
         functions cancels them, and waits until they have stopped."""
-        if self._answering is None:
-            self._answering = asyncio.create_task(self._handler.answer(calls), name="functions")
-            self._answering.add_done_callback(self._on_answered)
-        answering = self._answering
-        if not answering.done():
+        if self._tool_task is None:
+            self._tool_task = asyncio.create_task(self._handler.call_tools(calls), name="functions")
+            self._tool_task.add_done_callback(self._on_tools_done)
+        tool_task = self._tool_task
+        if not tool_task.done():
             try:
                 await self._wait()
             except BaseException:
-                answering.cancel()
-                await asyncio.wait({answering})
+                tool_task.cancel()
+                await asyncio.wait({tool_task})
                 raise
-        if not answering.done() or self.run.ended is not None:
+        if not tool_task.done() or self.run.run_end is not None:
             return None
-        self._answering = None
-        return answering.result()
+        self._tool_task = None
+        return tool_task.result()
 
-    def _on_answered(self, answering: asyncio.Task[ToolOutcomes]) -> None:
-        if not answering.cancelled():
-            answering.exception()  # retrieved, also where nobody waits for it any more
+    def _on_tools_done(self, tool_task: asyncio.Task[ToolOutcomes]) -> None:
+        if not tool_task.cancelled():
+            tool_task.exception()  # retrieved, also where nobody waits for it any more
         self._notify()
 
-    def _emit_while_answering(self) -> None:
+    def _emit_during_tools(self) -> None:
         self._end_texts()  # the event goes with the next batch
-        if self._answering is not None and self._side_events and self.run.ended is None:
+        if self._tool_task is not None and self._side_events and self.run.run_end is None:
             try:
                 self._process([])
             except Exception as error:
@@ -581,13 +581,13 @@ class LiveRun:
     def _close(self, error: ErrorInfo | None) -> list[Event]:
         """End the turn and the run, as cancelled or as failed with `error`."""
         stream, self._stream = self._stream, None
-        if self._answering is not None:
-            self._answering.cancel()
+        if self._tool_task is not None:
+            self._tool_task.cancel()
         self._notify()
-        last = stream.cancel(error) if stream is not None else []
+        last_events = stream.cancel(error) if stream is not None else []
         if error is None:
             self.run.cancel()
-        return self.run.feed(last)[0] + self.run.end(error)
+        return self.run.feed(last_events)[0] + self.run.end(error)
 
     def _fail(self, error: ErrorInfo) -> list[Event]:
         """End the run; nothing more is taken from the turn."""

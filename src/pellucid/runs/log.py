@@ -13,35 +13,35 @@ import msgspec
 
 from ..events import Event, SideEvent
 from ..relay import LogEntry
-from ..telemetry import log, place_of
-from ..text import writable
+from ..telemetry import error_location, log
+from ..text import json_safe
 from .source import Batch
 
-WAITED = SideEvent("queue", "waited")
+QUEUED = SideEvent("queue", "waited")
 """Alone in the first entry of a log: the model had yet to become free when the run began."""
 
 
 _encode = msgspec.json.Encoder().encode
-_batch = msgspec.json.Decoder(Batch)
-_batches = msgspec.json.Decoder(list[Batch])
+_batch_decoder = msgspec.json.Decoder(Batch)
+_batches_decoder = msgspec.json.Decoder(list[Batch])
 
 
 def encode_batch(batch: Batch) -> bytes:
     """One batch as a relay carries it. What JSON cannot hold is replaced where it stands."""
-    return carried(batch)[0]
+    return encode_for_relay(batch)[0]
 
 
-def carried(batch: Batch) -> tuple[bytes, Batch]:
+def encode_for_relay(batch: Batch) -> tuple[bytes, Batch]:
     """One batch as a relay carries it, and as it is decoded again."""
     try:
         return _encode(batch), batch
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        batch = Batch(batch.time_ms, [writable(event) for event in batch.events])
+        batch = Batch(batch.time_ms, [json_safe(event) for event in batch.events])
         return _encode(batch), batch
 
 
 def decode_batch(data: bytes) -> Batch:
-    return _batch.decode(data)
+    return _batch_decoder.decode(data)
 
 
 def batch_of(entry: LogEntry) -> Batch:
@@ -49,19 +49,19 @@ def batch_of(entry: LogEntry) -> Batch:
     return entry if isinstance(entry, Batch) else decode_batch(entry)
 
 
-def readable(data: Iterable[LogEntry]) -> list[Batch]:
+def decode_readable(entries: Iterable[LogEntry]) -> list[Batch]:
     """The entries, as far as they can be read: a replica of a later version may say what this one does not know."""
-    entries: list[Batch] = []
-    for one in data:
+    batches: list[Batch] = []
+    for entry in entries:
         try:
-            entries.append(batch_of(one))
+            batches.append(batch_of(entry))
         except msgspec.DecodeError as error:
-            log.error("a run's log cannot be read further: %s", place_of(error))
+            log.error("a run's log cannot be read further: %s", error_location(error))
             break
-    return entries
+    return batches
 
 
-def pack(batches: Sequence[Batch]) -> bytes:
+def pack_log(batches: Sequence[Batch]) -> bytes:
     """A whole log as a store carries it."""
     try:
         data = _encode(batches)
@@ -73,8 +73,8 @@ def pack(batches: Sequence[Batch]) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-def unpack(data: bytes) -> list[Batch]:
-    return _batches.decode(zlib.decompress(data))
+def unpack_log(data: bytes) -> list[Batch]:
+    return _batches_decoder.decode(zlib.decompress(data))
 
 
 def events_of(entries: Sequence[Batch]) -> list[Event]:

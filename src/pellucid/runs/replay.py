@@ -13,7 +13,7 @@ from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
 from ..fold import Fold
 from ..relay import Follower, LogEntry
-from .log import WAITED, batch_of
+from .log import QUEUED, batch_of
 from .source import Batch, BatchReceiver, TextSink
 
 MAX_BATCHES = 64
@@ -21,7 +21,9 @@ MAX_BATCHES = 64
 MAX_EVENTS = 1000
 """So many events at a time, about: a model may have made thousands of calls in one batch."""
 
-LOST = ErrorInfo("unavailable", "the live log of this response was lost; ask for the response again", code="log_lost")
+LOG_LOST = ErrorInfo(
+    "unavailable", "the live log of this response was lost; ask for the response again", code="log_lost"
+)
 
 
 class _LogSource:
@@ -30,7 +32,7 @@ class _LogSource:
 
     def __init__(self) -> None:
         self.ended: RunEndEvent | None = None
-        self.broken_off = False
+        self.is_interrupted = False
         """Whether what closed the run was made up here, because the reading broke off."""
         self._fold = Fold()
         """What was delivered, where the batches are not at hand any more."""
@@ -40,7 +42,7 @@ class _LogSource:
         """Read, and not delivered yet."""
         self._receive: BatchReceiver | None = None
         self._time_ms = 0
-        self._paused = False
+        self._is_paused = False
         self._failure: BaseException | None = None
         self._waiter: asyncio.Future[None] | None = None
 
@@ -49,18 +51,18 @@ class _LogSource:
 
     async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
         self._receive = receive
-        self._start()
+        self._start_reading()
         while self.ended is None:
             if self._failure is not None:
                 break
-            if self._backlog and not self._paused:
-                self._deliver(self._next())
+            if self._backlog and not self._is_paused:
+                self._deliver(self._next_batches())
                 await asyncio.sleep(0)
-            elif not self._paused and self._read():
+            elif not self._is_paused and self._fill_backlog():
                 continue
             else:
                 self._waiter = asyncio.get_running_loop().create_future()
-                self._listen()
+                self._listen_for_entries()
                 try:
                     await self._waiter
                 finally:
@@ -69,24 +71,24 @@ class _LogSource:
             raise self._failure
 
     def pause(self) -> None:
-        self._paused = True
+        self._is_paused = True
 
     def resume(self) -> None:
-        self._paused = False
+        self._is_paused = False
         self._notify()
 
     async def stop(self, error: ErrorInfo | None = None) -> None:
         if self.ended is None:
-            self._break_off(error)
+            self._interrupt(error)
 
-    def _start(self) -> None:
+    def _start_reading(self) -> None:
         """Begin to read."""
 
-    def _read(self) -> bool:
+    def _fill_backlog(self) -> bool:
         """Add what there is to the backlog; whether there is more to do."""
         raise NotImplementedError
 
-    def _listen(self) -> None:
+    def _listen_for_entries(self) -> None:
         """Nothing is left to be done: deliver what comes from now on, unless the reading is paused."""
 
     def _release(self) -> None:
@@ -102,7 +104,7 @@ class _LogSource:
                     Batch(batch.time_ms, events[at : at + MAX_EVENTS]) for at in range(0, len(events), MAX_EVENTS)
                 )
 
-    def _next(self) -> list[Batch]:
+    def _next_batches(self) -> list[Batch]:
         backlog, batches, events = self._backlog, list[Batch](), 0
         while backlog and len(batches) < MAX_BATCHES and events < MAX_EVENTS:
             batches.append(backlog.popleft())
@@ -113,10 +115,10 @@ class _LogSource:
         receive = self._receive
         assert receive is not None
         for batch in batches:
-            self._note(batch)
+            self._track(batch)
             receive(batch)
 
-    def _note(self, batch: Batch) -> None:
+    def _track(self, batch: Batch) -> None:
         """What is delivered next; it may be the last."""
         self._delivered.append(batch)
         if batch.events and type(batch.events[-1]) is RunEndEvent:
@@ -124,16 +126,16 @@ class _LogSource:
             self._release()
             self._notify()
 
-    def _break_off(self, error: ErrorInfo | None) -> None:
+    def _interrupt(self, error: ErrorInfo | None) -> None:
         self._release()
         self._notify()
-        self.broken_off = True
+        self.is_interrupted = True
         fold = self._fold
         for batch in self._delivered:
             for event in batch.events:
                 fold.feed(event)
         self.ended = RunEndEvent("cancelled" if error is None else "failed", fold.usage, error)
-        events: list[Event] = [*fold.closing(error), self.ended]
+        events: list[Event] = [*fold.closing_events(error), self.ended]
         time_ms = self._delivered[-1].time_ms if self._delivered else self._time_ms
         if self._receive is not None:
             self._receive(Batch(time_ms, events))
@@ -154,11 +156,11 @@ class LiveLog(_LogSource):
         self._is_shared = True
         """Whether somebody else holds what is delivered just now."""
 
-    def _start(self) -> None:
+    def _start_reading(self) -> None:
         self._follower.start(self._notify)
 
-    def _listen(self) -> None:
-        if not self._paused:
+    def _listen_for_entries(self) -> None:
+        if not self._is_paused:
             self._follower.receiver = self._on_entry
 
     def pause(self) -> None:
@@ -172,7 +174,7 @@ class LiveLog(_LogSource):
         try:
             batch = entry if type(entry) is Batch else batch_of(entry)
             events = batch.events
-            if self._paused or self._backlog or len(events) > MAX_EVENTS:
+            if self._is_paused or self._backlog or len(events) > MAX_EVENTS:
                 self._add([batch])
                 self._notify()
                 return
@@ -180,7 +182,7 @@ class LiveLog(_LogSource):
             if self._is_shared and events and type(events[-1]) is not RunEndEvent:
                 self._delivered.append(batch)
             else:
-                self._note(batch)
+                self._track(batch)
             assert self._receive is not None
             self._receive(batch)
         except BaseException as error:  # a SystemExit, too, belongs to this reader, and not to the run's driver
@@ -188,26 +190,26 @@ class LiveLog(_LogSource):
             self._release()
             self._notify()
 
-    def _note(self, batch: Batch) -> None:
-        super()._note(batch)
+    def _track(self, batch: Batch) -> None:
+        super()._track(batch)
         if not self._is_shared:
             # It was decoded for this reader alone: only what it adds up to is kept.
-            for one in self._delivered:
-                for event in one.events:
+            for delivered in self._delivered:
+                for event in delivered.events:
                     self._fold.feed(event)
             self._delivered.clear()
             self._time_ms = batch.time_ms
 
-    def _read(self) -> bool:
-        if not self._follower.ready:
+    def _fill_backlog(self) -> bool:
+        if not self._follower.is_ready:
             return False
         try:
             entries = self._follower.take()
         except PellucidError as error:
-            self._break_off(error.info)
+            self._interrupt(error.info)
             return True
         if entries is None:
-            self._break_off(LOST)
+            self._interrupt(LOG_LOST)
         else:
             self._is_shared = all(type(entry) is Batch for entry in entries)
             self._add(map(batch_of, entries))
@@ -225,8 +227,8 @@ class FinishedLog(_LogSource):
     def __init__(self, batches: Sequence[Batch]) -> None:
         super().__init__()
         self._add(batches)
-        self.queued = bool(batches) and batches[0].events == [WAITED]
+        self.queued = bool(batches) and batches[0].events == [QUEUED]
 
-    def _read(self) -> bool:
-        self._break_off(LOST)
+    def _fill_backlog(self) -> bool:
+        self._interrupt(LOG_LOST)
         return True

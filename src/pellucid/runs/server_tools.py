@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from ..errors import PellucidError
 from ..parts import ToolCallPart
 from ..settings import ModelCall
-from ..tools import AnyTool, RunContext, ServerTools, gather
-from .later import later
+from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
+from .later import run_in_background
 from .live_run import NullTurnHandler, ToolOutcomes, TurnHandler
 
 if TYPE_CHECKING:
@@ -28,57 +28,64 @@ if TYPE_CHECKING:
 class ServerTurnHandler(NullTurnHandler):
     """Calls the functions of `tools` whose names are in `names`."""
 
-    def __init__(self, tools: ServerTools, names: Container[str], context: RunContext[Any]) -> None:
-        self.tools = names
+    def __init__(self, tools: ServerToolset, tool_names: Container[str], context: RunContext[Any]) -> None:
+        self.tool_names = tool_names
         self._tools = tools
         self._context = context
 
-    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+    async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
         return ToolOutcomes(await self._tools.call(calls, self._context))
 
 
-class NamedServers(NamedTuple):
+class RequestServers(NamedTuple):
     """The MCP servers that a request names."""
 
     servers: Mapping[str, MCPServer]
     """By where the request names each."""
-    own: Sequence[AnyTool]
+    server_tools: Sequence[AnyTool]
     """The server's own tools, which go before."""
-    taken: Collection[str]
+    client_tool_names: Collection[str]
     """Names that the client's functions have."""
-    plan: Callable[[list[AnyTool]], tuple[ModelCall, Sequence[AnyTool]]]
+    plan_call: Callable[[list[AnyTool]], tuple[ModelCall, Sequence[AnyTool]]]
     """The call with all these tools, and those of them that are called here."""
 
 
 class MCPTurnHandler(NullTurnHandler):
     """Connects the MCP servers that a request names, and calls their tools beside the server's own."""
 
-    def __init__(self, named: NamedServers, make: Callable[[ModelCall, Sequence[AnyTool]], TurnHandler]) -> None:
+    def __init__(
+        self, request_servers: RequestServers, make_handler: Callable[[ModelCall, Sequence[AnyTool]], TurnHandler]
+    ) -> None:
         """`make`: what calls these tools in this call."""
-        self._named = named
-        self._connected = dict(named.servers)
-        self._make = make
+        self._request_servers = request_servers
+        self._connected = dict(request_servers.servers)
+        self._make_handler = make_handler
         self._inner: TurnHandler = NullTurnHandler()
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
-        call, tools = self._named.plan(await self._connect())
-        self._inner = self._make(call, tools)
-        self.tools = self._inner.tools
+        call, tools = self._request_servers.plan_call(await self._connect())
+        self._inner = self._make_handler(call, tools)
+        self.tool_names = self._inner.tool_names
         return call
 
     async def _connect(self) -> list[AnyTool]:
         servers = list(self._connected.values())
-        listed = await asyncio.gather(*(server.tools() for server in servers), return_exceptions=True)
-        for at, found in zip(self._connected, listed, strict=True):
-            if isinstance(found, PellucidError):
-                info = found.info
-                raise PellucidError(replace(info, message=f"{at}: {info.message}", param=at)) from found
-        return await gather(self._named.own, servers, required=True, taken=self._named.taken)
+        results = await asyncio.gather(*(server.tools() for server in servers), return_exceptions=True)
+        for location, result in zip(self._connected, results, strict=True):
+            if isinstance(result, PellucidError):
+                info = result.info
+                raise PellucidError(replace(info, message=f"{location}: {info.message}", param=location)) from result
+        return await collect_tools(
+            self._request_servers.server_tools,
+            servers,
+            required=True,
+            taken_names=self._request_servers.client_tool_names,
+        )
 
-    async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
-        return await self._inner.answer(calls)
+    async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+        return await self._inner.call_tools(calls)
 
     def end_run(self) -> None:
         connected, self._connected = self._connected, {}
         for server in connected.values():
-            later(server.aclose(), "an MCP server cannot be left")
+            run_in_background(server.aclose(), "an MCP server cannot be left")

@@ -27,15 +27,15 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     events: list[Event]
 
 
-def batches_like(event: PartDeltaEvent) -> Callable[[str, int], Batch]:
+def batch_factory(event: PartDeltaEvent) -> Callable[[str, int], Batch]:
     """Makes the batch of one delta like `event`, of thought or text alone: of a text and a time (ms)."""
     index, kind = event.index, type(event.delta)
     assert issubclass(kind, ThinkingPartDelta | TextPartDelta)
 
-    def batch(text: str, time_ms: int) -> Batch:
+    def make_batch(text: str, time_ms: int) -> Batch:
         return Batch(time_ms, [PartDeltaEvent(index, kind(text))])
 
-    return batch
+    return make_batch
 
 
 BatchReceiver: TypeAlias = Callable[[Batch], None]
@@ -65,7 +65,7 @@ class RunSource(Protocol):
         ...
 
     @property
-    def broken_off(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Whether only the delivery ended, of a run that goes on or went on elsewhere."""
         ...
 

@@ -49,7 +49,7 @@ class Stage:
     async def discard(self) -> None:
         """Release what `open` took: the run could not begin."""
 
-    def opened(self, *, queued: bool) -> None:
+    def on_opened(self, *, queued: bool) -> None:
         """The model was called, and the run begins."""
 
     def process(self, batch: Batch) -> Batch:
@@ -59,7 +59,7 @@ class Stage:
     def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
         """These texts, of deltas like `like`, have gone on at these times (ms). Before anything else is processed."""
 
-    def stopping(self) -> None:
+    def on_stopping(self) -> None:
         """The reader stops the run: what closes it follows. Nothing may be held back for a result still to come."""
 
 
@@ -102,12 +102,12 @@ class SealStage(Stage):
             elif isinstance(event, ItemStartEvent):
                 self._start, self._parts = event, []
             elif isinstance(event, ItemEndEvent):
-                events[at] = self._sealed(event)
+                events[at] = self._seal_item_end(event)
             elif isinstance(event, ResponseStartEvent):
                 self._origin = event.origin
         return batch
 
-    def _sealed(self, end: ItemEndEvent) -> ItemEndEvent:
+    def _seal_item_end(self, end: ItemEndEvent) -> ItemEndEvent:
         assert self._start is not None
         assert self._origin is not None
         sealed = seal_item(self._parts, self._start, end, self._origin, int(time.time()))

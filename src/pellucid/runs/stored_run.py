@@ -29,28 +29,28 @@ from ..parts import (
 )
 from ..run import Minter
 from ..storage import ConversationEntry, Store, StoredResponse
-from ..telemetry import log, place_of
-from ..text import writable
-from .log import WAITED, events_of, pack
-from .source import Batch, batches_like, clock_ms
+from ..telemetry import error_location, log
+from ..text import json_safe
+from .log import QUEUED, events_of, pack_log
+from .source import Batch, batch_factory, clock_ms
 from .stages import Stage
 
 FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
 
 RETRY_SECONDS = 0.5
 
-WAITED_SECONDS = 3.0
+STORE_WAIT_SECONDS = 3.0
 """How long a client waits with its answer for a store that is away."""
 
 ABANDONED = ErrorInfo(
     "server_error", "the replica that drove this run is gone; what came until then is kept", code="abandoned"
 )
 
-LARGE = 2_000
+THREAD_MIN_EVENTS = 2_000
 """From so many events on, a log is packed in a thread, where it keeps nobody waiting."""
 
 
-class Finished(NamedTuple):
+class FinishedRun(NamedTuple):
     """What is kept of a run that is over."""
 
     row: StoredResponse
@@ -60,45 +60,45 @@ class Finished(NamedTuple):
     """What it adds to its conversation, item by item, where each has a name."""
 
 
-def finished(row: StoredResponse, entries: Sequence[Batch]) -> Finished:
+def build_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> FinishedRun:
     """What to keep of a run that has said all of `entries`, RunEnd last."""
-    events = events_of(entries)
+    events = events_of(batches)
     end = events[-1]
     assert isinstance(end, RunEndEvent)
-    said = [writable(message) for message in fold(events).messages]
-    done = replace(
+    messages = [json_safe(message) for message in fold(events).messages]
+    row_at_end = replace(
         row,
         status=end.status,
-        updated_at=entries[-1].time_ms / 1000,
-        messages=messages_to_json([*messages_from_json(row.messages), *said]),
-        log=pack(entries),
-        error=msgspec.json.encode(writable(end.error)) if end.error is not None else None,
-        text=None if row.text is None else "\n\n".join([row.text, *_answers(said)]),
+        updated_at=batches[-1].time_ms / 1000,
+        messages=messages_to_json([*messages_from_json(row.messages), *messages]),
+        log=pack_log(batches),
+        error=msgspec.json.encode(json_safe(end.error)) if end.error is not None else None,
+        text=None if row.text is None else "\n\n".join([row.text, *_answer_texts(messages)]),
     )
-    given = [
+    input_entries = [
         ConversationEntry(id=item["id"], item=msgspec.json.encode(item))
         for item in msgspec.json.decode(row.input)
         if item.get("type") != "item_reference"  # which has the id of what it names, and is no item itself
     ]
     # A result's id stands on its event alone.
     ids = iter([event.id or "" for event in events if isinstance(event, FunctionToolResultEvent)])
-    told = [
+    output_entries = [
         ConversationEntry(id=id, item=b"null", message=messages_to_json([message]))
-        for whole in said
-        for id, message in _items(whole, ids)
+        for whole in messages
+        for id, message in _split_items(whole, ids)
     ]
-    named = {entry.id: entry for entry in (*given, *told) if entry.id}
-    return Finished(done, list(named), list(named.values()))
+    entries_by_id = {entry.id: entry for entry in (*input_entries, *output_entries) if entry.id}
+    return FinishedRun(row_at_end, list(entries_by_id), list(entries_by_id.values()))
 
 
-def _answers(said: Sequence[ModelMessage]) -> Iterator[str]:
+def _answer_texts(messages: Sequence[ModelMessage]) -> Iterator[str]:
     """What was said to the reader. What was thought is not to be found."""
-    for message in said:
+    for message in messages:
         if isinstance(message, ModelResponse):
             yield from (part.content for part in message.parts if isinstance(part, TextPart))
 
 
-def _items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[str, ModelMessage]]:
+def _split_items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[str, ModelMessage]]:
     """The message, in pieces of one item each."""
     if isinstance(message, ModelRequest):
         for part in message.parts:
@@ -108,64 +108,64 @@ def _items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[str, Mod
             yield id, replace(message, parts=list(parts))
 
 
-async def finish(row: StoredResponse, entries: Sequence[Batch]) -> Finished:
+async def prepare_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> FinishedRun:
     """`finished`, in a thread where there is much to do."""
-    if sum(len(entry.events) for entry in entries) > LARGE:
-        return await asyncio.to_thread(finished, row, entries)
-    return finished(row, entries)
+    if sum(len(entry.events) for entry in batches) > THREAD_MIN_EVENTS:
+        return await asyncio.to_thread(build_finished_run, row, batches)
+    return build_finished_run(row, batches)
 
 
-async def ending(row: StoredResponse, said: Sequence[Batch], end: Batch) -> Finished:
+async def prepare_final_run(row: StoredResponse, batches: Sequence[Batch], end: Batch) -> FinishedRun:
     """`finish`, for a run that has a row to end, whatever it said."""
     try:
-        return await finish(row, [*said, end])
+        return await prepare_finished_run(row, [*batches, end])
     except Exception as error:
         # An end without what came before it is better than none, for which somebody would wait for ever.
-        log.error("a fault while keeping what a run said: %s", place_of(error))
-        return finished(row, [Batch(end.time_ms, [RunEndEvent("failed", error=FAULT)])])
+        log.error("a fault while keeping what a run said: %s", error_location(error))
+        return build_finished_run(row, [Batch(end.time_ms, [RunEndEvent("failed", error=FAULT)])])
 
 
-def closing(folded: Fold, seed: str, error: ErrorInfo) -> list[Event]:
+def closing_events(folded: Fold, id_seed: str, error: ErrorInfo) -> list[Event]:
     """What ends a run that broke off after what was folded: as failed, its unanswered calls answered so."""
-    mint = Minter(seed.encode()[:64])
-    why = "The run ended before this function returned."
+    mint = Minter(id_seed.encode()[:64])
+    text = "The run ended before this function returned."
     answers = [
-        FunctionToolResultEvent(ToolReturnPart(call.tool_name, why, call.tool_call_id, "failed"), mint("fco"))
+        FunctionToolResultEvent(ToolReturnPart(call.tool_name, text, call.tool_call_id, "failed"), mint("fco"))
         for call in folded.unanswered
     ]
-    return [*answers, *folded.closing(error), RunEndEvent("failed", folded.usage, error)]
+    return [*answers, *folded.closing_events(error), RunEndEvent("failed", folded.usage, error)]
 
 
-async def keep(store: Store, done: Finished) -> None:
+async def store_with_retries(store: Store, finished_run: FinishedRun) -> None:
     """Keep it. A store that did not say whether it did is asked again for a while: what is put twice is there once.
     Raises `StoreError`."""
-    until = time.monotonic() + WAITED_SECONDS
+    deadline = time.monotonic() + STORE_WAIT_SECONDS
     while True:
         try:
-            await store.responses.put(*done)
+            await store.responses.put(*finished_run)
             return
         except PellucidError as error:
-            if error.info.kind != "unavailable" or time.monotonic() > until:
+            if error.info.kind != "unavailable" or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(RETRY_SECONDS)
 
 
-async def put(store: Store, row: StoredResponse, batches: Sequence[Batch]) -> ErrorInfo | None:
+async def store_run(store: Store, row: StoredResponse, batches: Sequence[Batch]) -> ErrorInfo | None:
     """Store a run that is over; why it could not be stored."""
     try:
-        await keep(store, await finish(row, batches))
+        await store_with_retries(store, await prepare_finished_run(row, batches))
     except PellucidError as error:
         return error.info
     except Exception as error:
-        log.error("a fault while keeping a response: %s", place_of(error))
+        log.error("a fault while keeping a response: %s", error_location(error))
         return FAULT
     return None
 
 
-async def keep_end(store: Store, done: Finished, fence: int) -> bool:
+async def store_end(store: Store, finished_run: FinishedRun, fence: int) -> bool:
     """Keep the end of a response that was begun; whether it is its end now. Who did not hear the answer may ask again.
     Raises `StoreError`."""
-    row, ids, entries = done
+    row, ids, entries = finished_run
     return await store.responses.finish(row, ids, fence, entries)
 
 
@@ -178,12 +178,12 @@ class StoreStage(Stage):
         self._row = row
         self._store = store
         self._batches: list[Batch] = []
-        self._storing: asyncio.Task[None] | None = None
+        self._store_task: asyncio.Task[None] | None = None
 
-    def opened(self, *, queued: bool) -> None:
+    def on_opened(self, *, queued: bool) -> None:
         if queued:
             # A stream that begins so has one event more, also when it is read again.
-            self._batches.append(Batch(clock_ms(), [WAITED]))
+            self._batches.append(Batch(clock_ms(), [QUEUED]))
 
     def process(self, batch: Batch) -> Batch:
         events = batch.events
@@ -193,23 +193,25 @@ class StoreStage(Stage):
         end = events[-1]
         if type(end) is not RunEndEvent:
             return batch
-        self._storing = asyncio.create_task(self._store_and_end(batch.time_ms, end))
+        self._store_task = asyncio.create_task(self._store_and_end(batch.time_ms, end))
         return Batch(batch.time_ms, events[:-1])
 
     def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
-        batch = batches_like(like)
-        self._batches += [batch(text, time_ms) for text, time_ms in texts]
+        make_batch = batch_factory(like)
+        self._batches += [make_batch(text, time_ms) for text, time_ms in texts]
 
     async def _store_and_end(self, time_ms: int, end: RunEndEvent) -> None:
         """A task of its own: whoever reads the run may leave meanwhile."""
-        error = await put(self._store, self._row, self._batches)
+        error = await store_run(self._store, self._row, self._batches)
         # A client that continues from a response that is not stored would find nothing: it must not look complete.
         # The time is that of the log, or what is read again would have ended earlier.
-        self.push(Batch(time_ms, [end if error is None else RunEndEvent("failed", end.usage, not_kept(error))]))
+        self.push(Batch(time_ms, [end if error is None else RunEndEvent("failed", end.usage, not_stored_error(error))]))
 
 
-def not_kept(why: ErrorInfo) -> ErrorInfo:
+def not_stored_error(error: ErrorInfo) -> ErrorInfo:
     """Its code says so too: protocols that end with what is kept of a run have nothing to end with."""
     return ErrorInfo(
-        why.kind, f"the response came, and could not be kept ({why.message}); nothing can go on from it", code=NOT_KEPT
+        error.kind,
+        f"the response came, and could not be kept ({error.message}); nothing can go on from it",
+        code=NOT_KEPT,
     )

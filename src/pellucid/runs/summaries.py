@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from ..events import Event, ItemEndEvent, ItemStartEvent, PartDeltaEvent, PartStartEvent, RunEndEvent, SummaryEvent
-from ..models import Asked
+from ..models import ChatModel
 from ..parts import (
     ModelRequest,
     ModelResponse,
@@ -28,20 +28,20 @@ from ..parts import (
 )
 from ..run import Minter
 from ..settings import ModelCall
-from ..telemetry import log, place_of
-from ..text import GrowingText
-from .later import later
+from ..telemetry import error_location, log
+from ..text import TextBuffer
+from .later import run_in_background
 from .live_run import LiveRun
 from .source import Batch, clock_ms
 from .stages import Stage
 
-SECONDS = 10.0
+TIMEOUT_SECONDS = 10.0
 """How long an answer waits for the last summary."""
 
-SHORT, LONG = 400, 4_000
+MIN_CHARS, MAX_CHARS = 400, 4_000
 """Characters. A paragraph that is shorter is summarised with the next; one that is longer is cut."""
 
-QUOTE = 60
+MAX_QUOTE_CHARS = 60
 """Characters. No more in a row are taken from the text, give or take a half."""
 
 INSTRUCTIONS = (
@@ -50,7 +50,7 @@ INSTRUCTIONS = (
 )
 
 
-class Written(NamedTuple):
+class SummaryResult(NamedTuple):
     """What came of a stretch of reasoning."""
 
     text: str | None
@@ -59,24 +59,24 @@ class Written(NamedTuple):
     """What that took."""
 
 
-Spent = Callable[[Usage, int], Coroutine[Any, Any, None]]
+UsageCallback = Callable[[Usage, int], Coroutine[Any, Any, None]]
 """Told what a summary took: as it was reported, and how many characters were read and written."""
 
 
-class Writer(Protocol):
-    async def summary(self, text: str) -> Written:
+class SummaryWriter(Protocol):
+    async def summarize(self, text: str) -> SummaryResult:
         """A summary of this stretch of reasoning. Never raises."""
         ...
 
 
-class ModelWriter:
+class ModelSummaryWriter:
     """Writes with a model that the operator names."""
 
-    def __init__(self, model: Asked, max_tokens: int = 150) -> None:
+    def __init__(self, model: ChatModel, max_tokens: int = 150) -> None:
         self._model = model
         self._max_tokens = max_tokens
 
-    async def summary(self, text: str) -> Written:
+    async def summarize(self, text: str) -> SummaryResult:
         messages = [ModelRequest([SystemPromptPart(INSTRUCTIONS), UserPromptPart(text)])]
         settings = {"thinking": False, "max_tokens": self._max_tokens, "temperature": 0.0}
         call = ModelCall(self._model.name, messages, settings)  # type: ignore[arg-type]
@@ -85,16 +85,16 @@ class ModelWriter:
             await run.open()
             await run.deliver(_ignore)
         except Exception as error:
-            log.warning("a summary could not be written: %s", place_of(error))
-            return Written(None)
+            log.warning("a summary could not be written: %s", error_location(error))
+            return SummaryResult(None)
         finally:
             run.close()
-        said = next((said for said in run.run.messages if isinstance(said, ModelResponse)), None)
+        response = next((response for response in run.run.messages if isinstance(response, ModelResponse)), None)
         ended = run.ended
         # One that was cut is still a summary of what it came to; one that failed is none.
-        whole = ended is not None and ended.status in ("completed", "incomplete")
-        summary = ((said.text or "").strip() or None) if said is not None and whole else None
-        return Written(summary, ended.usage if ended is not None else Usage())
+        is_usable = ended is not None and ended.status in ("completed", "incomplete")
+        summary = ((response.text or "").strip() or None) if response is not None and is_usable else None
+        return SummaryResult(summary, ended.usage if ended is not None else Usage())
 
 
 def _ignore(batch: Batch) -> None:
@@ -104,145 +104,151 @@ def _ignore(batch: Batch) -> None:
 class SummaryStage(Stage):
     """Has the reasoning that passes summarised."""
 
-    def __init__(self, writer: Writer, seconds: float = SECONDS, spent: Spent | None = None) -> None:
+    def __init__(
+        self, writer: SummaryWriter, timeout_seconds: float = TIMEOUT_SECONDS, on_usage: UsageCallback | None = None
+    ) -> None:
         self._writer = writer
-        self._seconds = seconds
-        self._spent = spent
-        self._held: list[Event] = []
+        self._timeout_seconds = timeout_seconds
+        self._on_usage = on_usage
+        self._held_events: list[Event] = []
         """What waits behind the end of an item."""
-        self._holding = False
-        self._item: int | None = None
+        self._is_holding = False
+        self._item_index: int | None = None
         """The open reasoning item."""
-        self._text = GrowingText()
-        self._raw = False
-        self._own = False
+        self._text = TextBuffer()
+        self._is_raw = False
+        self._model_summarizes = False
         """Whether the model makes summaries itself."""
         self._queue: list[tuple[int, str]] = []
         self._written: list[SummaryEvent] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._write_task: asyncio.Task[None] | None = None
         self._deadline: asyncio.TimerHandle | None = None
-        self._stopping = False
+        self._is_stopping = False
 
     def process(self, batch: Batch) -> Batch:
-        if self._stopping:
+        if self._is_stopping:
             # What was written of the open item goes before what closes it.
-            before: list[Event] = [*self._written] if self._item is not None else []
-            before += self._held
-            self._written, self._held, self._holding, self._item = [], [], False, None
+            before: list[Event] = [*self._written] if self._item_index is not None else []
+            before += self._held_events
+            self._written, self._held_events, self._is_holding, self._item_index = [], [], False, None
             return Batch(batch.time_ms, before + batch.events)
-        return Batch(batch.time_ms, self._release(self._pass(batch.events)))
+        return Batch(batch.time_ms, self._release(self._process_events(batch.events)))
 
-    def stopping(self) -> None:
-        self._stopping = True
-        self._give_up()
+    def on_stopping(self) -> None:
+        self._is_stopping = True
+        self._cancel_writing()
 
-    def _on_news(self) -> None:
+    def _push_released(self) -> None:
         """A summary was written, or none will be any more."""
-        if not self._stopping and (events := self._release([])):
+        if not self._is_stopping and (events := self._release([])):
             self.push(Batch(clock_ms(), events))
 
-    def _pass(self, events: list[Event]) -> list[Event]:
+    def _process_events(self, events: list[Event]) -> list[Event]:
         """What of these events may go on now."""
         out: list[Event] = []
-        todo = self._held + events
-        self._held = []
-        for at, event in enumerate(todo):
-            if self._holding:
-                self._held = todo[at:]
+        pending = self._held_events + events
+        self._held_events = []
+        for at, event in enumerate(pending):
+            if self._is_holding:
+                self._held_events = pending[at:]
                 break
             if type(event) is PartDeltaEvent:
                 delta = event.delta
-                if self._raw and type(delta) is ThinkingPartDelta and delta.content_delta:
-                    self._thought(delta.content_delta)
+                if self._is_raw and type(delta) is ThinkingPartDelta and delta.content_delta:
+                    self._add_thought(delta.content_delta)
             elif isinstance(event, ItemStartEvent):
-                self._item = event.index if event.kind == "reasoning" else None
+                self._item_index = event.index if event.kind == "reasoning" else None
             elif isinstance(event, PartStartEvent):
                 form = event.part.form if isinstance(event.part, ThinkingPart) else None
-                self._raw = form == "raw" and self._item is not None
-                if form == "summary" and not self._own:
-                    self._own = True
-                    self._give_up()
+                self._is_raw = form == "raw" and self._item_index is not None
+                if form == "summary" and not self._model_summarizes:
+                    self._model_summarizes = True
+                    self._cancel_writing()
                     self._written.clear()
-            elif isinstance(event, ItemEndEvent) and self._item is not None:
-                self._hand_over(self._item, self._text.take())
-                if self._writing is not None or self._written:
+            elif isinstance(event, ItemEndEvent) and self._item_index is not None:
+                self._enqueue(self._item_index, self._text.take())
+                if self._write_task is not None or self._written:
                     self._hold()
-                    self._held = todo[at:]
+                    self._held_events = pending[at:]
                     break
-                self._item = None
+                self._item_index = None
             out.append(event)
         return out
 
     def _release(self, out: list[Event]) -> list[Event]:
         """`out`, the summaries that have come, and what need not be held any longer."""
         while True:
-            if self._written and self._item is not None:
+            if self._written and self._item_index is not None:
                 out += self._written
                 self._written = []
-            if not self._holding or self._writing is not None:
+            if not self._is_holding or self._write_task is not None:
                 break
             # All that could be said of the item was said, or its time is over.
-            self._holding = False
-            self._item = None
+            self._is_holding = False
+            self._item_index = None
             if self._deadline is not None:
                 self._deadline.cancel()
-            out.append(self._held.pop(0))
-            out += self._pass([])
+            out.append(self._held_events.pop(0))
+            out += self._process_events([])
         if out and type(out[-1]) is RunEndEvent:
-            self._stopping = True
-            self._give_up()
+            self._is_stopping = True
+            self._cancel_writing()
         return out
 
     def _hold(self) -> None:
-        self._holding = True
-        self._deadline = asyncio.get_running_loop().call_later(self._seconds, self._on_deadline)
+        self._is_holding = True
+        self._deadline = asyncio.get_running_loop().call_later(self._timeout_seconds, self._on_deadline)
 
     def _on_deadline(self) -> None:
-        self._give_up()
-        self._on_news()
+        self._cancel_writing()
+        self._push_released()
 
-    def _thought(self, text: str) -> None:
+    def _add_thought(self, text: str) -> None:
         self._text.add(text)
         length = self._text.length
-        if length > LONG or (length > SHORT and "\n" in text and "\n\n" in self._text.since(length - len(text) - 1)):
-            assert self._item is not None
-            self._hand_over(self._item, self._text.take())
+        if length > MAX_CHARS or (
+            length > MIN_CHARS and "\n" in text and "\n\n" in self._text.text_from(length - len(text) - 1)
+        ):
+            assert self._item_index is not None
+            self._enqueue(self._item_index, self._text.take())
 
-    def _hand_over(self, item: int, text: str) -> None:
-        if self._own or not text.strip():
+    def _enqueue(self, item: int, text: str) -> None:
+        if self._model_summarizes or not text.strip():
             return
-        self._queue += ((item, stretch) for stretch in _stretches(text))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write())
+        self._queue += ((item, stretch) for stretch in _split_text(text))
+        if self._write_task is None:
+            self._write_task = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
         """One after the other, so that they come in order."""
         while self._queue:
             item, text = self._queue.pop(0)
-            summary, usage = await self._writer.summary(text)
+            summary, usage = await self._writer.summarize(text)
             if summary and not _repeats(summary, text):
                 self._written.append(SummaryEvent(item, summary))
-                self._on_news()
-            if self._spent is not None and (summary or usage != Usage()):
-                later(self._spent(usage, len(text) + len(summary or "")), "the tokens of a summary were not charged")
-        self._writing = None
-        self._on_news()
+                self._push_released()
+            if self._on_usage is not None and (summary or usage != Usage()):
+                run_in_background(
+                    self._on_usage(usage, len(text) + len(summary or "")), "the tokens of a summary were not charged"
+                )
+        self._write_task = None
+        self._push_released()
 
-    def _give_up(self) -> None:
+    def _cancel_writing(self) -> None:
         """No more summaries of what was handed over so far."""
         self._queue.clear()
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
+        if self._write_task is not None:
+            self._write_task.cancel()
+            self._write_task = None
         if self._deadline is not None:
             self._deadline.cancel()
 
 
-def _stretches(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     """What came at once, in pieces that a small model can read, cut where a paragraph, a line or a word ends."""
-    while len(text) > LONG + SHORT:
-        ends = (text.rfind(mark, LONG // 2, LONG) for mark in ("\n\n", "\n", " "))
-        at = next((end for end in ends if end > 0), LONG)
+    while len(text) > MAX_CHARS + MIN_CHARS:
+        ends = (text.rfind(mark, MAX_CHARS // 2, MAX_CHARS) for mark in ("\n\n", "\n", " "))
+        at = next((end for end in ends if end > 0), MAX_CHARS)
         yield text[:at]
         text = text[at:]
     if text.strip():
@@ -251,6 +257,8 @@ def _stretches(text: str) -> Iterator[str]:
 
 def _repeats(summary: str, text: str) -> bool:
     """Whether it is the text itself, or quotes it at length."""
-    said, thought = (" ".join(words.split()).casefold() for words in (summary, text))
-    windows = (thought[at : at + QUOTE] for at in range(0, len(thought) - QUOTE + 1, QUOTE // 2))
-    return said in thought or any(window in said for window in windows)
+    summary_text, thought = (" ".join(words.split()).casefold() for words in (summary, text))
+    windows = (
+        thought[at : at + MAX_QUOTE_CHARS] for at in range(0, len(thought) - MAX_QUOTE_CHARS + 1, MAX_QUOTE_CHARS // 2)
+    )
+    return summary_text in thought or any(window in summary_text for window in windows)

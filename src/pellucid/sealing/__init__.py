@@ -5,7 +5,7 @@ an item is sealed, `attach` puts what came back where it belongs. `encrypt` and 
 text. Only `keyfile` touches the disk.
 """
 
-from .attach import Attached, Opener, attach, opener
+from .attach import AttachedHistory, Opener, attach, make_opener
 from .content import decrypt, decrypt_text, encrypt
 from .items import seal_item
 from .keyfile import KeyFile, change_keys, ensure_keys, env_keys, read_keys
@@ -15,7 +15,7 @@ from .token import MAX_TOKEN, SealCode, SealError
 
 __all__ = [
     "MAX_TOKEN",
-    "Attached",
+    "AttachedHistory",
     "Key",
     "KeyFile",
     "Keys",
@@ -31,7 +31,7 @@ __all__ = [
     "encrypt",
     "ensure_keys",
     "env_keys",
-    "opener",
+    "make_opener",
     "read_keys",
     "seal_item",
 ]

@@ -37,7 +37,7 @@ Opener: TypeAlias = Callable[[SealedPart], Sealed]
 """What is in a sealed part. Whatever it raises comes through."""
 
 
-class Attached(NamedTuple):
+class AttachedHistory(NamedTuple):
     """The history, and what to tell about it."""
 
     messages: list[ModelMessage]
@@ -52,21 +52,21 @@ class Attached(NamedTuple):
 
     def warnings(self, target: Origin) -> list[str]:
         """What to tell whoever gave it back: what of it does not reach `target`, which is no reason to refuse."""
-        found = []
+        warnings = []
         if foreign := self.foreign(target):
-            found.append(
+            warnings.append(
                 f"{len(foreign)} sealed item(s) were made by another model: this one gets what of them is readable, "
                 "as far as it takes such"
             )
         if self.unclaimed:
-            found.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
-        return found
+            warnings.append(f"{len(self.unclaimed)} sealed signature(s) fit no text or call of the input")
+        return warnings
 
 
-def opener(
+def make_opener(
     open_token: Callable[[str], Sealed],
-    place_of: Callable[[SealedPart], str],
-    fits: Callable[[SealedPart, Sealed], bool] | None = None,
+    location_of: Callable[[SealedPart], str],
+    is_for_entity: Callable[[SealedPart, Sealed], bool] | None = None,
 ) -> Opener:
     """What opens the sealed parts of one request.
 
@@ -76,25 +76,25 @@ def opener(
         fits: Whether what was opened was sealed for the entity at which it came back; None where any will do.
     """
 
-    def opened(part: SealedPart) -> Sealed:
+    def open_part(part: SealedPart) -> Sealed:
         try:
             sealed = open_token(part.token)
-            if fits is not None and not fits(part, sealed):
+            if is_for_entity is not None and not is_for_entity(part, sealed):
                 raise SealError("seal_foreign", "this value was sealed for another message or call")
         except SealError as error:
-            raise error.at(place_of(part)) from None
+            raise error.at(location_of(part)) from None
         return sealed
 
-    return opened
+    return open_part
 
 
-def attach(messages: Sequence[ModelMessage], opener: Opener) -> Attached:
+def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
     """The conversation without sealed parts. The responses between two requests are one turn, or pieces of one."""
-    attached = Attached([], [], [])
+    attached = AttachedHistory([], [], [])
     for message in messages:
         if isinstance(message, ModelResponse) and any(isinstance(part, SealedPart) for part in message.parts):
             turn = _Turn(message.parts, opener)
-            attached.messages.append(replace(message, parts=turn.attached()))
+            attached.messages.append(replace(message, parts=turn.merged_parts()))
             attached.sealed.extend(turn.sealed)
             attached.unclaimed.extend(turn.unclaimed)
         else:
@@ -121,42 +121,42 @@ class _Turn:
         self._claimed: set[int] = set()
         self._digests = {place: digest(part) for place, part in enumerate(parts) if isinstance(part, VisiblePart)}
 
-    def attached(self) -> list[ModelResponsePart]:
-        whole = {place: self._whole(sealed) for place, sealed in self._opened.items()}
-        doubled = self._doubled()
+    def merged_parts(self) -> list[ModelResponsePart]:
+        standalone = {place: self._standalone_parts(sealed) for place, sealed in self._opened.items()}
+        duplicated = self._duplicated_places()
         out: list[ModelResponsePart] = []
         for place, part in enumerate(self._parts):
             if isinstance(part, SealedPart):
-                out += whole.get(place, [])
-            elif place not in doubled:
+                out += standalone.get(place, [])
+            elif place not in duplicated:
                 out.append(part)
         return out
 
-    def _whole(self, sealed: Sealed) -> list[ModelResponsePart]:
+    def _standalone_parts(self, sealed: Sealed) -> list[ModelResponsePart]:
         """The parts that stand by themselves; the others are merged on the way."""
         out: list[ModelResponsePart] = []
         digests = sealed.digests or [None] * len(sealed.parts)
-        for part, seen in zip(sealed.parts, digests, strict=True):
-            if seen is None or not isinstance(part, VisiblePart):
+        for part, text_digest in zip(sealed.parts, digests, strict=True):
+            if text_digest is None or not isinstance(part, VisiblePart):
                 out.append(part)
-            elif (place := self._place_of(part, seen)) is not None:
+            elif (place := self._find_place(part, text_digest)) is not None:
                 self._claimed.add(place)
-                self._parts[place] = _merged(self._parts[place], part)
-            elif seen == digest(part):
+                self._parts[place] = _merge_part(self._parts[place], part)
+            elif text_digest == digest(part):
                 out.append(part)
             else:
                 self.unclaimed.append(part)
         return out
 
-    def _place_of(self, part: VisiblePart, seen: str) -> int | None:
-        same = [place for place, here in self._digests.items() if here == seen and place not in self._claimed]
+    def _find_place(self, part: VisiblePart, text_digest: str) -> int | None:
+        same = [place for place, here in self._digests.items() if here == text_digest and place not in self._claimed]
         name = "tool_call_id" if hasattr(part, "tool_call_id") else "item_id"
         wanted = getattr(part, name)
         named = (place for place in same if getattr(self._parts[place], name) == wanted)
         nameless = (place for place in same if getattr(self._parts[place], name) in (None, ""))
         return next(named, None) if name == "tool_call_id" else next(named, next(nameless, None))
 
-    def _doubled(self) -> set[int]:
+    def _duplicated_places(self) -> set[int]:
         """Where visible reasoning stands beside its own seal."""
         ids: set[str] = set()
         texts: set[str] = set()
@@ -173,8 +173,8 @@ class _Turn:
         }
 
 
-def _merged(visible: ModelResponsePart, sealed: VisiblePart) -> ModelResponsePart:
+def _merge_part(visible: ModelResponsePart, sealed: VisiblePart) -> ModelResponsePart:
     """The visible part with what its maker put on it. One that was cut off stays so, whatever its client says."""
     names = (*PROVIDER_FIELDS, "origin", "annotations")
-    given = {name: value for name in names if (value := getattr(sealed, name, None)) is not None}
-    return replace(visible, **given) if sealed.complete else replace(visible, complete=False, **given)
+    opaque_fields = {name: value for name in names if (value := getattr(sealed, name, None)) is not None}
+    return replace(visible, **opaque_fields) if sealed.complete else replace(visible, complete=False, **opaque_fields)

@@ -22,14 +22,14 @@ def encrypt(content: str | bytes, keys: Keys, *, tenant: str = "", context: str 
     `context` is whatever else must be the same (a conversation's id, say). Neither can be read from the token.
     """
     data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
-    return tokens.write(_LENGTH.pack(len(data)) + data, keys, _PURPOSE, tokens.Bound(tenant, context))
+    return tokens.write(_LENGTH.pack(len(data)) + data, keys, _PURPOSE, tokens.Binding(tenant, context))
 
 
 def decrypt(
     token: str, keys: Keys, *, tenant: str = "", context: str | None = None, now: datetime | None = None
 ) -> bytes:
     """What was encrypted, as bytes. Raises `SealError`, and nothing else, for any other string."""
-    data = tokens.read(token, keys, _PURPOSE, tokens.Bound(tenant, context), now)
+    data = tokens.read(token, keys, _PURPOSE, tokens.Binding(tenant, context), now)
     [length] = _LENGTH.unpack_from(data)
     return data[_LENGTH.size : _LENGTH.size + length]
 

@@ -17,13 +17,22 @@ from msgspec.structs import replace
 
 from ..events import ItemEndEvent, ItemStartEvent
 from ..fold import item_parts
-from ..parts import ModelResponsePart, Origin, RefusalPart, SealedPart, TextPart, ThinkingPart, ToolCallPart, has_opaque
+from ..parts import (
+    ModelResponsePart,
+    Origin,
+    RefusalPart,
+    SealedPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    has_opaque_data,
+)
 from .seal import Sealed
 
 VisiblePart: TypeAlias = TextPart | RefusalPart | ToolCallPart
 """Parts that every client protocol shows."""
 
-_LEFT_OUT: dict[type[VisiblePart], dict[str, Any]] = {
+_OMITTED_FIELDS: dict[type[VisiblePart], dict[str, Any]] = {
     TextPart: {"content": "", "logprobs": None},
     RefusalPart: {"content": ""},
     ToolCallPart: {"args": None},
@@ -32,37 +41,37 @@ _LEFT_OUT: dict[type[VisiblePart], dict[str, Any]] = {
 
 
 def seal_item(
-    parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent, origin: Origin, now: int
+    parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent, origin: Origin, now_seconds: int
 ) -> Sealed | None:
     """What to seal of the item that `start` and `end` bracket; None if its reader has it all.
 
     `parts` are those that ended within it, `origin` is the turn's, `now` is in whole seconds.
     """
-    whose = end.origin or origin
-    kept: list[ModelResponsePart] = []
+    maker = end.origin or origin
+    sealed_parts: list[ModelResponsePart] = []
     digests: list[str | None] = []
     for part in item_parts(parts, start, end):
         if isinstance(part, SealedPart):
             continue  # it is a token already
         if isinstance(part, VisiblePart):
-            if not is_opaque(part):
+            if not has_opaque_content(part):
                 continue
             digests.append(digest(part))
-            part = replace(part, **_LEFT_OUT[type(part)])
-        elif isinstance(part, ThinkingPart) and not (part.content or is_opaque(part)):
+            part = replace(part, **_OMITTED_FIELDS[type(part)])
+        elif isinstance(part, ThinkingPart) and not (part.content or has_opaque_content(part)):
             continue
         else:
             digests.append(None)
-        kept.append(part if part.origin is not None else replace(part, origin=whose))
-    if not kept:
+        sealed_parts.append(part if part.origin is not None else replace(part, origin=maker))
+    if not sealed_parts:
         return None
-    return Sealed(kept, whose, start.id, now, digests if any(digests) else [])
+    return Sealed(sealed_parts, maker, start.id, now_seconds, digests if any(digests) else [])
 
 
-def is_opaque(part: ModelResponsePart) -> bool:
+def has_opaque_content(part: ModelResponsePart) -> bool:
     """Whether the part holds what only its maker understands."""
     # An id of their maker's is nothing that text and calls need: no provider asks for it back.
-    return has_opaque(part) or (not isinstance(part, VisiblePart) and bool(getattr(part, "id", None)))
+    return has_opaque_data(part) or (not isinstance(part, VisiblePart) and bool(getattr(part, "id", None)))
 
 
 def digest(part: VisiblePart) -> str:
@@ -71,22 +80,22 @@ def digest(part: VisiblePart) -> str:
     Arguments are compared as the JSON value they are: clients parse them, and write them again in their own way.
     """
     if isinstance(part, ToolCallPart):
-        seen = [part.part_kind, part.tool_name, _arguments(part)]
+        content = [part.part_kind, part.tool_name, _canonical_arguments(part)]
     else:
-        seen = [part.part_kind, part.content]
-    data = "\0".join(seen).encode("utf-8", "surrogatepass")
+        content = [part.part_kind, part.content]
+    data = "\0".join(content).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def _arguments(part: ToolCallPart) -> str:
+def _canonical_arguments(part: ToolCallPart) -> str:
     text = part.args_as_json()
     try:
-        return json.dumps(json.loads(text, parse_float=_number), sort_keys=True)
+        return json.dumps(json.loads(text, parse_float=_canonical_number), sort_keys=True)
     except (ValueError, RecursionError):
         return text
 
 
-def _number(text: str) -> int | float:
+def _canonical_number(text: str) -> int | float:
     """1.0 and 1 are one number in JSON."""
     number = float(text)
     return int(number) if number.is_integer() else number

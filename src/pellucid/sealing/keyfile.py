@@ -16,14 +16,14 @@ from .keys import Keys
 ENV = "PELLUCID_SEAL_KEYS"
 """The variable that may hold the keys, as the JSON of `Keys`."""
 
-_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid serve` makes them once", ENV)
+_SECRET_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid serve` makes them once", ENV)
 
-_Stamp = tuple[int, int, int]
+_FileStamp = tuple[int, int, int]
 
 
 def env_keys(environ: Mapping[str, str] | None = None) -> Keys | None:
     """The keys that the environment holds, or None. Raises `ConfigError`."""
-    value = _FILE.from_environment(environ)
+    value = _SECRET_FILE.from_environment(environ)
     return Keys.from_json(value, ENV) if value is not None else None
 
 
@@ -34,14 +34,14 @@ def read_keys(path: str | Path) -> Keys:
 
 def ensure_keys(path: str | Path) -> Keys:
     """The keys in the file, which is made with one new key if it is not there. Raises `ConfigError`."""
-    _FILE.ensure(Path(path), lambda: Keys.generate().to_json())
+    _SECRET_FILE.ensure(Path(path), lambda: Keys.generate().to_json())
     return read_keys(path)
 
 
 def change_keys(path: str | Path, change: Callable[[Keys], Keys]) -> Keys:
     """Put `change` of the keys in their place, one change at a time. Raises `ConfigError`, and what `change` raises."""
     path = Path(path).resolve()
-    with _alone(path):
+    with _exclusive_lock(path):
         keys = change(read_keys(path))
         try:
             replace_secret(path, keys.to_json())
@@ -64,7 +64,7 @@ class KeyFile:
 
     def __call__(self) -> Keys:
         try:
-            stamp = _stamp(os.stat(self.path))
+            stamp = _file_stamp(os.stat(self.path))
         except OSError:
             stamp = (0, 0, 0)
         if stamp != self._stamp:
@@ -76,17 +76,17 @@ class KeyFile:
         return self._keys
 
 
-def _read(path: Path) -> tuple[Keys, _Stamp]:
-    data, status = _FILE.read(path)
-    return Keys.from_json(data, str(path)), _stamp(status)
+def _read(path: Path) -> tuple[Keys, _FileStamp]:
+    data, status = _SECRET_FILE.read(path)
+    return Keys.from_json(data, str(path)), _file_stamp(status)
 
 
-def _stamp(status: os.stat_result) -> _Stamp:
+def _file_stamp(status: os.stat_result) -> _FileStamp:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _exclusive_lock(path: Path) -> Iterator[None]:
     """Hold the lock file beside `path`. The system drops the lock when its holder dies."""
     try:
         fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)

@@ -25,7 +25,7 @@ from ..errors import ConfigError, RequestError
 KEY_BYTES = 32
 
 _KID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_When = Annotated[datetime, msgspec.Meta(tz=True)]
+_AwareDatetime = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -33,10 +33,10 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
     kid: str
     key: bytes
-    created_at: _When
-    retired_at: _When | None = None
+    created_at: _AwareDatetime
+    retired_at: _AwareDatetime | None = None
 
-    def retired(self, now: datetime) -> bool:
+    def is_retired(self, now: datetime) -> bool:
         """Whether it opens nothing any more."""
         return self.retired_at is not None and self.retired_at <= now
 
@@ -87,26 +87,30 @@ class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """With the key `kid` retired at `now`, which may be to come: it seals nothing from here on, and opens nothing
         after that. Raises `RequestError` if there is no such key, or no other that could seal."""
         if self.find(kid) is None:
-            there = ", ".join(key.kid for key in self.keys)
-            raise RequestError(f"there is no seal key {kid!r}; there are: {there}", kind="not_found", code="seal_key")
+            key_names = ", ".join(key.kid for key in self.keys)
+            raise RequestError(
+                f"there is no seal key {kid!r}; there are: {key_names}", kind="not_found", code="seal_key"
+            )
         keys = tuple(replace(key, retired_at=now) if key.kid == kid else key for key in self.keys)
         if all(key.retired_at is not None for key in keys):
             raise RequestError(f"{kid!r} is the only key that seals; rotate first", code="last_seal_key")
         return Keys(keys)
 
     def _mistakes(self, where: str) -> list[str]:
-        found = []
+        mistakes = []
         for index, key in enumerate(self.keys):
-            at = f"{where}: keys[{index}]"
+            location = f"{where}: keys[{index}]"
             if not _KID.fullmatch(key.kid):
-                found.append(f"{at}.kid: it must be 1 to 64 letters, digits, '.', '_' or '-'")
+                mistakes.append(f"{location}.kid: it must be 1 to 64 letters, digits, '.', '_' or '-'")
             if len(key.key) != KEY_BYTES:
-                found.append(f"{at}.key: it has {len(key.key)} bytes; it must be {KEY_BYTES} random bytes in base64")
+                mistakes.append(
+                    f"{location}.key: it has {len(key.key)} bytes; it must be {KEY_BYTES} random bytes in base64"
+                )
             if any(other.kid == key.kid for other in self.keys[:index]):
-                found.append(f"{at}.kid: {key.kid!r} is there already; each key needs a name of its own")
+                mistakes.append(f"{location}.kid: {key.kid!r} is there already; each key needs a name of its own")
         if not any(key.retired_at is None for key in self.keys):
-            found.append(f"{where}: there is no key that seals; one must be without retired_at")
-        return found
+            mistakes.append(f"{where}: there is no key that seals; one must be without retired_at")
+        return mistakes
 
 
 def _new_key(now: datetime) -> Key:

@@ -49,7 +49,7 @@ class Sealer:
 
     def seal(self, sealed: Sealed, *, tenant: str, thread: str | None = None, entity: str | None = None) -> str:
         """The token: ASCII, safe in URLs. Raises `SealError` (`seal_too_large`) for what is too large or too deep."""
-        return tokens.write(_to_json(sealed), self._now(), _PURPOSE, tokens.Bound(tenant, thread, entity))
+        return tokens.write(_to_json(sealed), self._current_keys(), _PURPOSE, tokens.Binding(tenant, thread, entity))
 
     def open(
         self,
@@ -64,13 +64,15 @@ class Sealer:
 
         What the token was bound to must be given and be the same; `now` decides whether its key has been retired.
         """
-        return _from_json(tokens.read(token, self._now(), _PURPOSE, tokens.Bound(tenant, thread, entity), now))
+        return _from_json(
+            tokens.read(token, self._current_keys(), _PURPOSE, tokens.Binding(tenant, thread, entity), now)
+        )
 
-    def of(self, tenant: str, thread: str | None = None) -> TenantSealer:
+    def for_tenant(self, tenant: str, thread: str | None = None) -> TenantSealer:
         """Seals and opens for this tenant, and for this thread of theirs alone if one is named."""
         return TenantSealer(self, tenant, thread)
 
-    def _now(self) -> Keys:
+    def _current_keys(self) -> Keys:
         return self._keys if isinstance(self._keys, Keys) else self._keys()
 
 

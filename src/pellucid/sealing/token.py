@@ -66,7 +66,7 @@ _DIGEST_BYTES = 16
 _MAX_HEADER = 1024
 
 
-class Bound(NamedTuple):
+class Binding(NamedTuple):
     """Whom and what a token is for. `tenant` is told apart from every other; None binds to nothing."""
 
     tenant: str
@@ -85,21 +85,21 @@ class _Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The digests of tenant, thread and entity."""
 
 
-_header = msgspec.json.Decoder(_Header).decode
+_decode_header_json = msgspec.json.Decoder(_Header).decode
 
 _registry = jwe.JWERegistry(algorithms=["dir", "A256GCM"], strict_check_header=False)
 _registry.max_ciphertext_length = MAX_TOKEN
 
 
-def write(plain: bytes, keys: Keys, purpose: str, bound: Bound) -> str:
+def write(plain: bytes, keys: Keys, purpose: str, binding: Binding) -> str:
     """The token of `plain`. Raises `SealError` (`seal_too_large`)."""
-    plain += b" " * (_rounded(len(plain)) - len(plain))
+    plain += b" " * (_padded_length(len(plain)) - len(plain))
     if len(plain) > MAX_TOKEN // 4 * 3 - _MAX_HEADER:
         raise SealError(
             "seal_too_large", f"{len(plain)} bytes are too many to seal; {MAX_TOKEN} characters hold it not"
         )
     key, salt = keys.active, os.urandom(_SALT_BYTES)
-    content, binding = _derived(key, salt, purpose, bound.tenant)
+    content_key, digest_key = _derive_keys(key, salt, purpose, binding.tenant)
     header = _Header(
         "dir",
         "A256GCM",
@@ -107,94 +107,94 @@ def write(plain: bytes, keys: Keys, purpose: str, bound: Bound) -> str:
         "pellucid",
         VERSION,
         _base64(salt),
-        tuple(_digests(binding, bound)),  # type: ignore[arg-type]
+        tuple(_digests(digest_key, binding)),  # type: ignore[arg-type]
     )
-    return jwe.encrypt_compact(msgspec.to_builtins(header), plain, OctKey.import_key(content), registry=_registry)
+    return jwe.encrypt_compact(msgspec.to_builtins(header), plain, OctKey.import_key(content_key), registry=_registry)
 
 
-def read(token: str, keys: Keys, purpose: str, bound: Bound, now: datetime | None = None) -> bytes:
+def read(token: str, keys: Keys, purpose: str, binding: Binding, now: datetime | None = None) -> bytes:
     """What `token` holds, with the spaces that round its length up. Raises `SealError`, and nothing else."""
     if len(token) > MAX_TOKEN:
         raise SealError(
             "seal_too_large", f"a sealed value has at most {MAX_TOKEN} characters; this one has {len(token)}"
         )
-    header, salt = _head(token)
+    header, salt = _decode_header(token)
     key = keys.find(header.kid)
     if key is None:
         raise SealError("seal_key_unknown", "it was sealed with a key that is not among this server's seal keys")
-    if key.retired(now or datetime.now(UTC)):
+    if key.is_retired(now or datetime.now(UTC)):
         raise SealError("seal_key_retired", "it was sealed with a key that has been retired; leave it out")
-    content, binding = _derived(key, salt, purpose, bound.tenant)
-    _check_binding(header.to, tuple(_digests(binding, bound)))
+    content_key, digest_key = _derive_keys(key, salt, purpose, binding.tenant)
+    _check_binding(header.to, tuple(_digests(digest_key, binding)))
     try:
-        return _plain(jwe.decrypt_compact(token, OctKey.import_key(content), registry=_registry))
+        return _plaintext(jwe.decrypt_compact(token, OctKey.import_key(content_key), registry=_registry))
     except (JoseError, ValueError):
-        raise _broken() from None
+        raise _invalid_token() from None
 
 
-def _head(token: str) -> tuple[_Header, bytes]:
+def _decode_header(token: str) -> tuple[_Header, bytes]:
     """The header, in which nothing may be but what is written here."""
     text, dot, _ = token.partition(".")
     if not dot or len(text) > _MAX_HEADER or not token.isascii():
-        raise _broken()
+        raise _invalid_token()
     try:
-        header = _header(urlsafe_b64decode(text.encode()))
+        header = _decode_header_json(urlsafe_b64decode(text.encode()))
         salt = urlsafe_b64decode(header.salt.encode())
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise _broken() from None
+        raise _invalid_token() from None
     if header.v != VERSION:
         raise SealError("seal_broken", f"this sealed value is of version {header.v}; this server knows {VERSION}")
     return header, salt
 
 
-def _plain(opened: jwe.CompactEncryption) -> bytes:
+def _plaintext(opened: jwe.CompactEncryption) -> bytes:
     assert opened.plaintext is not None
     return opened.plaintext
 
 
-def _broken() -> SealError:
+def _invalid_token() -> SealError:
     return SealError("seal_broken", "this is not a sealed value of this server, or it was changed; send it as it came")
 
 
 # --- keys and digests --------------------------------------------------------------------------------------------
 
 
-def _derived(key: Key, salt: bytes, purpose: str, tenant: str) -> tuple[bytes, bytes]:
+def _derive_keys(key: Key, salt: bytes, purpose: str, tenant: str) -> tuple[bytes, bytes]:
     """The key for one token's content, and the key for its digests."""
     info = b"pellucid seal 1\0" + purpose.encode() + b"\0" + _bytes(tenant)
-    both = HKDF(SHA256(), 64, salt, info).derive(key.key)
-    return both[:32], both[32:]
+    derived = HKDF(SHA256(), 64, salt, info).derive(key.key)
+    return derived[:32], derived[32:]
 
 
-def _digests(binding: bytes, bound: Bound) -> Iterator[str | None]:
-    for name, value in zip(bound._fields, bound, strict=True):
+def _digests(digest_key: bytes, binding: Binding) -> Iterator[str | None]:
+    for name, value in zip(binding._fields, binding, strict=True):
         if value is None:
             yield None
         else:
-            digest = hmac.digest(binding, name.encode() + b"\0" + _bytes(value), hashlib.sha256)
+            digest = hmac.digest(digest_key, name.encode() + b"\0" + _bytes(value), hashlib.sha256)
             yield _base64(digest[:_DIGEST_BYTES])
 
 
-def _check_binding(written: tuple[str | None, ...], given: tuple[str | None, ...]) -> None:
+def _check_binding(token_digests: tuple[str | None, ...], expected: tuple[str | None, ...]) -> None:
     """Raises `SealError` if the token is for somebody or something else than `given`."""
-    wrong = [
+    mismatched = [
         name
-        for name, theirs, ours in zip(Bound._fields, written, given, strict=True)
+        for name, theirs, ours in zip(Binding._fields, token_digests, expected, strict=True)
         if theirs is not None and (ours is None or not hmac.compare_digest(theirs.encode(), ours.encode()))
     ]
-    if "tenant" in wrong:
+    if "tenant" in mismatched:
         raise SealError("seal_foreign", "this value was not sealed for you")
-    if wrong:
-        raise SealError("seal_foreign", f"this value was sealed for another {' and another '.join(wrong)}")
+    if mismatched:
+        raise SealError("seal_foreign", f"this value was sealed for another {' and another '.join(mismatched)}")
 
 
-def _rounded(length: int) -> int:
+def _padded_length(length: int) -> int:
     """`length` with so few leading digits that it tells only its size (Padmé, PURBs 2019)."""
     if length < 2:
         return length
     exponent = length.bit_length() - 1
-    free = exponent - exponent.bit_length()
-    return (length + (1 << free) - 1) >> free << free
+    dropped_bits = exponent - exponent.bit_length()
+    return (length + (1 << dropped_bits) - 1) >> dropped_bits << dropped_bits
 
 
 def _bytes(text: str) -> bytes:

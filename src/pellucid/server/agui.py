@@ -29,14 +29,14 @@ from ..protocols.agui.request import Options
 from ..protocols.agui.thread import without
 from ..runs import RunSource
 from ..storage import StoredResponse
-from ..view import Reader, Redactor, View, lesser
-from .exchange import Door, Exchange, new_minter
-from .prepare import Prepared, prepare
+from ..view import Redactor, View, Viewer, stricter
+from .exchange import Endpoint, Exchange, new_minter
+from .prepare import PreparedRequest, prepare
 from .routing import STRING, Operation, Schema, Table, event_stream, parameter
 from .services import Services, protocol_of
 
 
-class Header(msgspec.Struct, frozen=True):
+class AGUIRunHeader(msgspec.Struct, frozen=True):
     """What is kept of how a run was asked for, so that it can be told again."""
 
     thread_id: str
@@ -55,16 +55,16 @@ class Header(msgspec.Struct, frozen=True):
     """The messages before, where the run ends with all of them."""
     protocol: str = "agui"
 
-    def encoder(self, reader: Reader, *, binary: bool) -> Encoder:
+    def encoder(self, viewer: Viewer, *, binary: bool) -> Encoder:
         return Encoder(
             self.thread_id,
             self.run_id,
             self.dialect,
             parent_run_id=self.parent_run_id,
-            reasoning=self.reasoning and reader.rule.items,
+            reasoning=self.reasoning and viewer.rule.items,
             chunks=self.chunks,
-            model=self.model if reader.counts else None,
-            history=_visible_history(reader, self.history),
+            model=self.model if viewer.counts else None,
+            history=_visible_history(viewer, self.history),
             ahead=not self.stored,  # what is told again is told in the same bytes
             snapshot=self.snapshot,
             frame=encode_frame if binary else None,
@@ -88,11 +88,11 @@ class Deleted(msgspec.Struct, rename="camel"):
     deleted: Literal[True] = True
 
 
-_header = msgspec.json.Decoder(Header)
-_json = msgspec.json.Encoder().encode
+_header_decoder = msgspec.json.Decoder(AGUIRunHeader)
+_encode_json = msgspec.json.Encoder().encode
 
 
-class AGUI:
+class AGUIHandlers:
     """The endpoints."""
 
     def __init__(self, services: Services) -> None:
@@ -100,24 +100,24 @@ class AGUI:
 
     async def run(self, exchange: Exchange) -> None:
         services, principal = self._services, exchange.principal
-        request = parse_input(await exchange.body(services.config.server), dict(exchange.query))
-        options, thread = request.options, request.thread_id
+        request = parse_input(await exchange.read_body(services.config.server), dict(exchange.query))
+        options, thread_id = request.options, request.thread_id
         mint = new_minter()
         prepared = await prepare(services, exchange, request, options.model, mint)
         if options.view is not None:
-            exchange.reader = exchange.reader.asking(options.view)
-        store = principal.policy.may_store(bool(options.store))
-        messages = self._opened(prepared, request)
-        header = self._asked(exchange, request, prepared, store)
-        told = dialect_of(header.dialect).seals != "none"
-        seals = told and header.reasoning and exchange.reader.rule.seals
-        run = prepared.run(prepared.call(messages), seals=seals, thread=thread)
-        prepared.warn()
-        if store:
-            row = self._row(exchange, header, messages_to_json(messages))
-            exchange.watch.response_id = row.id
+            exchange.viewer = exchange.viewer.for_request(options.view)
+        is_stored = principal.policy.may_store(bool(options.store))
+        messages = self._unseal(prepared, request)
+        header = self._make_header(exchange, request, prepared, is_stored)
+        dialect_has_seals = dialect_of(header.dialect).seals != "none"
+        with_seals = dialect_has_seals and header.reasoning and exchange.viewer.rule.seals
+        run = prepared.create_run(prepared.model_call(messages), with_seals=with_seals, thread_id=thread_id)
+        prepared.add_warning_headers()
+        if is_stored:
+            row = self._make_row(exchange, header, messages_to_json(messages))
+            exchange.telemetry.response_id = row.id
             try:
-                await services.detached.start(row, run, chosen=True)
+                await services.detached.start(row, run, is_client_id=True)
             except PellucidError as error:
                 if error.info.code != "already_exists":
                     raise
@@ -130,91 +130,93 @@ class AGUI:
             run = services.detached.follow(row)
         await self._serve(exchange, run, header)
 
-    async def read(self, exchange: Exchange) -> None:
+    async def replay(self, exchange: Exchange) -> None:
         """A run that is kept, from its beginning."""
-        row = await self._row_of(exchange)
-        header = _header.decode(row.header)
-        most = lesser(header.most, self._services.catalog.most(header.model))
-        exchange.reader = exchange.reads(most, header.view, summaries=True)
-        await self._serve(exchange, self._services.reading(row), header)
+        row = await self._find_row(exchange)
+        header = _header_decoder.decode(row.header)
+        max_view = stricter(header.most, self._services.catalog.max_view(header.model))
+        exchange.viewer = exchange.viewer_for(max_view, header.view, with_summaries=True)
+        await self._serve(exchange, self._services.replay(row), header)
 
     async def cancel(self, exchange: Exchange) -> None:
-        row = await self._row_of(exchange)
-        if not row.finished:
+        row = await self._find_row(exchange)
+        if not row.is_finished:
             await self._services.cancel(row)
-            row = await self._row_of(exchange)
-        header = _header.decode(row.header)
-        await exchange.answer(Status(header.thread_id, header.run_id, row.status))
+            row = await self._find_row(exchange)
+        header = _header_decoder.decode(row.header)
+        await exchange.send_json(Status(header.thread_id, header.run_id, row.status))
 
     async def delete(self, exchange: Exchange) -> None:
-        row = await self._row_of(exchange)
-        if not row.finished:
+        row = await self._find_row(exchange)
+        if not row.is_finished:
             await self._services.cancel(row)
         await self._services.store.responses.delete(row.owner, row.id)
-        await self._services.detached.forget(row)
-        header = _header.decode(row.header)
-        await exchange.answer(Deleted(header.thread_id, header.run_id))
+        await self._services.detached.drop_log(row)
+        header = _header_decoder.decode(row.header)
+        await exchange.send_json(Deleted(header.thread_id, header.run_id))
 
     # --- what they share ---------------------------------------------------------------------------------------
 
-    async def _serve(self, exchange: Exchange, run: RunSource, header: Header) -> None:
-        binary = header.dialect == "1.0" and accepted(exchange.header("accept"))
-        encoder, redactor = header.encoder(exchange.reader, binary=binary), Redactor(exchange.reader)
+    async def _serve(self, exchange: Exchange, run: RunSource, header: AGUIRunHeader) -> None:
+        binary = header.dialect == "1.0" and accepted(exchange.request_header("accept"))
+        encoder, redactor = header.encoder(exchange.viewer, binary=binary), Redactor(exchange.viewer)
         if binary:
             await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE)
         else:
             await serve_stream(exchange, run, redactor, encoder)
 
-    def _opened(self, prepared: Prepared, request: Request) -> list[ModelMessage]:
+    def _unseal(self, prepared: PreparedRequest, request: Request) -> list[ModelMessage]:
         """The conversation. What is sealed is looked at also where it goes to no model: no wrong value is let pass."""
-        said = request.messages()
-        loose = [ModelResponse([part]) for part in request.loose(said)]
-        return prepared.opened([*said, *loose], thread=request.thread_id, fits=fits)[: len(said)]
+        messages = request.messages()
+        loose = [ModelResponse([part]) for part in request.loose(messages)]
+        return prepared.unseal([*messages, *loose], thread_id=request.thread_id, matches_part=fits)[: len(messages)]
 
-    def _asked(self, exchange: Exchange, request: Request, prepared: Prepared, store: bool) -> Header:
-        options, usual = request.options, self._services.config.server.agui_dialect
-        dialect = request.dialect(exchange.header(DIALECT_HEADER), usual)
-        snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
-        return Header(
+    def _make_header(
+        self, exchange: Exchange, request: Request, prepared: PreparedRequest, is_stored: bool
+    ) -> AGUIRunHeader:
+        options, default_dialect = request.options, self._services.config.server.agui_dialect
+        dialect = request.dialect(exchange.request_header(DIALECT_HEADER), default_dialect)
+        with_snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
+        return AGUIRunHeader(
             thread_id=request.thread_id,
             run_id=request.run_id,
             dialect=dialect.name,
-            view=exchange.reader.view,
-            most=self._services.catalog.most(prepared.name),
-            model=prepared.name,
+            view=exchange.viewer.view,
+            most=self._services.catalog.max_view(prepared.model_name),
+            model=prepared.model_name,
             parent_run_id=request.input.parent_run_id,
             reasoning=options.reasoning != "off",
             chunks=bool(options.chunks),
             snapshot=options.snapshot,
-            stored=store,
-            history=list(request.input.messages) if snapshot else [],
+            stored=is_stored,
+            history=list(request.input.messages) if with_snapshot else [],
         )
 
-    def _row(self, exchange: Exchange, header: Header, messages: bytes) -> StoredResponse:
+    def _make_row(self, exchange: Exchange, header: AGUIRunHeader, messages: bytes) -> StoredResponse:
         now = time.time()
         return StoredResponse(
             id=_row_id(header.thread_id, header.run_id),
             owner=exchange.principal.owner,
             created_at=now,
             updated_at=now,
-            expires_at=self._services.expiry(exchange.principal),
+            expires_at=self._services.expires_at(exchange.principal),
             status="in_progress",
             model=header.model,
             background=True,
-            header=_json(header),
+            header=_encode_json(header),
             messages=messages,
         )
 
-    async def _row_of(self, exchange: Exchange) -> StoredResponse:
+    async def _find_row(self, exchange: Exchange) -> StoredResponse:
         """The row of the run that the query names. Raises `RequestError`."""
-        thread, run = exchange.asked("threadId"), exchange.asked("runId")
-        if thread is None or run is None:
-            missing = "threadId" if thread is None else "runId"
+        thread_id, run_id = exchange.query_param("threadId"), exchange.query_param("runId")
+        if thread_id is None or run_id is None:
+            missing = "threadId" if thread_id is None else "runId"
             raise RequestError(f"{missing}: which run; ask with ?threadId=…&runId=…", code="missing", param=missing)
-        row = await self._services.store.responses.get(exchange.principal.owner, _row_id(thread, run), log=True)
+        row = await self._services.store.responses.get(exchange.principal.owner, _row_id(thread_id, run_id), log=True)
         if row is None or protocol_of(row.header) != "agui":
             raise RequestError(
-                f"there is no run {run!r} of a thread {thread!r} here; it may have expired, been deleted or not been "
+                f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not been "
                 "stored",
                 kind="not_found",
                 code="run_not_found",
@@ -223,20 +225,20 @@ class AGUI:
         return row
 
 
-def _visible_history(reader: Reader, messages: list[Message]) -> list[Message]:
+def _visible_history(viewer: Viewer, messages: list[Message]) -> list[Message]:
     """What came before a run, as whoever reads the run may see it: that need not be whoever said it."""
-    if reader.view == "raw":
+    if viewer.view == "raw":
         return messages
-    return without(messages, forms=reader.rule.forms, sealed=not reader.rule.seals)
+    return without(messages, forms=viewer.rule.forms, sealed=not viewer.rule.seals)
 
 
-def _row_id(thread: str, run: str) -> str:
+def _row_id(thread_id: str, run_id: str) -> str:
     """Ids of clients may be anything, and as long as they like."""
-    name = "\0".join((str(len(thread)), thread, run)).encode("utf-8", "surrogatepass")
-    return f"agui_{hashlib.blake2b(name, digest_size=16).hexdigest()}"
+    key = "\0".join((str(len(thread_id)), thread_id, run_id)).encode("utf-8", "surrogatepass")
+    return f"agui_{hashlib.blake2b(key, digest_size=16).hexdigest()}"
 
 
-SPOKEN = ["POST /ag-ui"]
+ADVERTISED_ROUTES = ["POST /ag-ui"]
 
 
 def _options() -> list[Schema]:
@@ -254,28 +256,30 @@ _EVENTS = tuple(one for one in get_args(AGUIEvent) if "THINKING" not in str(one.
 """Those of 1.0."""
 _VIEW = parameter("Pellucid-View", "header", "In what form reasoning is wanted: no more than the key allows.", View)
 _DIALECT = parameter("AG-UI-Dialect", "header", "What the client speaks.", DialectName)
-_RUN = [{**parameter(f"{one}Id", "query", f"The {one}."), "required": True} for one in ("thread", "run")]
+_RUN_PARAMETERS = [{**parameter(f"{one}Id", "query", f"The {one}."), "required": True} for one in ("thread", "run")]
 _STREAM = event_stream("AGUIEvent") | {MEDIA_TYPE: {"schema": STRING}}
-_READ = "A stored run once more from its beginning, live or over"
+_REPLAY_SUMMARY = "A stored run once more from its beginning, live or over"
 
 TABLE = Table(
     [
         Operation(
-            *("POST", "/ag-ui", AGUI.run, "runAgent", "Ask a model in AG-UI; its events are the stream"),
+            *("POST", "/ag-ui", AGUIHandlers.run, "runAgent", "Ask a model in AG-UI; its events are the stream"),
             *(_STREAM, [*_options(), _DIALECT, _VIEW], RunAgentInput),
         ),
-        Operation("GET", "/ag-ui", AGUI.read, "readRun", _READ, _STREAM, [*_RUN, _VIEW]),
-        Operation("DELETE", "/ag-ui", AGUI.delete, "deleteRun", "Take a stored run away", Deleted, _RUN),
+        Operation("GET", "/ag-ui", AGUIHandlers.replay, "readRun", _REPLAY_SUMMARY, _STREAM, [*_RUN_PARAMETERS, _VIEW]),
         Operation(
-            *("POST", "/ag-ui/cancel", AGUI.cancel, "cancelRun", "Cancel a stored run that is under way"),
-            *(Status, _RUN),
+            "DELETE", "/ag-ui", AGUIHandlers.delete, "deleteRun", "Take a stored run away", Deleted, _RUN_PARAMETERS
+        ),
+        Operation(
+            *("POST", "/ag-ui/cancel", AGUIHandlers.cancel, "cancelRun", "Cancel a stored run that is under way"),
+            *(Status, _RUN_PARAMETERS),
         ),
     ],
-    error="AGUIRunErrorEvent",
-    prefix="AGUI",
+    error_body="AGUIRunErrorEvent",
+    component_prefix="AGUI",
     components={"Event": _EVENTS, "Options": Options},
 )
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    return TABLE.routes([AGUI(services)], lambda _, one: Door(one, agui, lambda: services.guard))
+    return TABLE.routes([AGUIHandlers(services)], lambda _, one: Endpoint(one, agui, lambda: services.guard))

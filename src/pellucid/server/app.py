@@ -14,24 +14,30 @@ from starlette.types import Receive, Scope, Send
 
 from ..asgi import http
 from ..errors import ErrorInfo, ErrorKind
-from ..models import Asked
+from ..models import ChatModel
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
 from ..upstream import UpstreamClient
 from . import agui, chat, plain, sessions, stateless
 from .config import Config
-from .observe import RequestWatch
-from .openapi import document
+from .observe import RequestTelemetry
+from .openapi import build_document
 from .openresponses import routes as responses
-from .openresponses.routes import SPOKEN as RESPONSES
+from .openresponses.routes import ADVERTISED_ROUTES as RESPONSES
 from .services import LocalModelService, Services
 from .spaces import routes as spaces
-from .uvicorn_adapter import connections, sockets
+from .uvicorn_adapter import http_protocol_class, websocket_protocol_class
 
-SPOKEN = [*RESPONSES, *stateless.SPOKEN, *agui.SPOKEN, *chat.SPOKEN, *spaces.SPOKEN]
+ADVERTISED_ROUTES = [
+    *RESPONSES,
+    *stateless.ADVERTISED_ROUTES,
+    *agui.ADVERTISED_ROUTES,
+    *chat.ADVERTISED_ROUTES,
+    *spaces.ADVERTISED_ROUTES,
+]
 """What clients can be pointed at."""
 
-SETTLE_SECONDS = 1.0
+FINISH_SECONDS = 1.0
 """How long a server that cannot wait any longer waits for what it has cut short."""
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found"}
@@ -42,7 +48,7 @@ class Gateway:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-        self._under_way = 0
+        self._active_requests = 0
 
         @asynccontextmanager
         async def lifespan(app: Any) -> AsyncIterator[None]:
@@ -50,10 +56,10 @@ class Gateway:
             try:
                 yield
             finally:
-                await self._settled()
+                await self._wait_for_requests()
                 await services.stop()
 
-        self.life = lifespan(self)
+        self.lifespan_context = lifespan(self)
         """To be entered once, by who serves it without ASGI's lifespan: what it raises is known as it is."""
         self._router = Router(
             [
@@ -63,7 +69,7 @@ class Gateway:
                 *chat.routes(services),
                 *spaces.routes(services),
                 *sessions.routes(services),
-                *plain.routes(services, SPOKEN, document()),
+                *plain.routes(services, ADVERTISED_ROUTES, build_document()),
             ],
             redirect_slashes=False,
             lifespan=lifespan,
@@ -73,48 +79,50 @@ class Gateway:
         if scope["type"] == "lifespan":
             await self._router(scope, receive, send)
             return
-        watch = scope["watch"] = self.services.telemetry.request(scope)
-        request_id.set(watch.id)
+        telemetry = scope["watch"] = self.services.telemetry.begin_request(scope)
+        request_id.set(telemetry.id)
         scope["app"] = self
-        scope["closing"] = self.services.closing
-        self._under_way += 1
+        scope["closing"] = self.services.is_closing
+        self._active_requests += 1
         try:
-            if scope["type"] == "http" and await self._preflight(scope, send, watch):
+            if scope["type"] == "http" and await self._answer_preflight(scope, send, telemetry):
                 return
             await self._router(scope, receive, send)
         except HTTPException as error:
-            await self._no_route(scope, send, error, watch)
+            await self._answer_no_route(scope, send, error, telemetry)
         finally:
-            self._under_way -= 1
-            watch.end()
+            self._active_requests -= 1
+            telemetry.end()
 
-    async def _settled(self) -> None:
+    async def _wait_for_requests(self) -> None:
         """What was cut short is still to be kept: the store is there until it is."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_SECONDS):
-                while self._under_way:  # noqa: ASYNC110 (once in a server's life)
+            async with asyncio.timeout(FINISH_SECONDS):
+                while self._active_requests:  # noqa: ASYNC110 (once in a server's life)
                     await asyncio.sleep(0.01)
 
-    async def _preflight(self, scope: Scope, send: Send, watch: RequestWatch) -> bool:
+    async def _answer_preflight(self, scope: Scope, send: Send, telemetry: RequestTelemetry) -> bool:
         """Whether it was one; it is answered then."""
         headers = self.services.guard.cors.preflight(scope)
         if headers is None:
             return False
-        watch.status = 204
-        await send({"type": "http.response.start", "status": 204, "headers": [*headers, watch.header]})
+        telemetry.status = 204
+        await send({"type": "http.response.start", "status": 204, "headers": [*headers, telemetry.response_header]})
         await send({"type": "http.response.body"})
         return True
 
-    async def _no_route(self, scope: Scope, send: Send, error: HTTPException, watch: RequestWatch) -> None:
+    async def _answer_no_route(
+        self, scope: Scope, send: Send, error: HTTPException, telemetry: RequestTelemetry
+    ) -> None:
         path = scope["path"]
-        watch.status = error.status_code
+        telemetry.status = error.status_code
         if error.status_code == 404:
-            message = f"there is nothing at {path}; this gateway speaks {', '.join(SPOKEN)}"
+            message = f"there is nothing at {path}; this gateway speaks {', '.join(ADVERTISED_ROUTES)}"
         else:
             message = str(error.detail)
         info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
         headers = [(name.lower().encode(), value.encode()) for name, value in (error.headers or {}).items()]
-        headers += [*self.services.guard.cors.headers(scope), watch.header]
+        headers += [*self.services.guard.cors.headers(scope), telemetry.response_header]
         await http.send_json(send, error.status_code, openresponses.error_body(info), headers)
 
 
@@ -122,7 +130,7 @@ def create_app(
     config: Config,
     local: LocalModelService | None = None,
     transport: UpstreamClient | None = None,
-    more: Iterable[Asked] = (),
+    more: Iterable[ChatModel] = (),
     tracers: TracerProvider | None = None,
 ) -> Gateway:
     """The gateway as an ASGI application. `more` models (agents, say) are served under their own names; `tracers`:
@@ -133,13 +141,13 @@ def create_app(
     return Gateway(Services(config, local, transport, more, tracers))
 
 
-def settings_of(config: Config) -> dict[str, Any]:
+def uvicorn_settings(config: Config) -> dict[str, Any]:
     """How uvicorn is to serve the application."""
     return {
         "host": config.server.host,
         "port": config.server.port,
-        "http": connections(config.server.request_seconds, config.server.unread_seconds),
-        "ws": sockets(config.server.unread_seconds),
+        "http": http_protocol_class(config.server.request_seconds, config.server.unread_seconds),
+        "ws": websocket_protocol_class(config.server.unread_seconds),
         "ws_max_size": config.server.max_body_bytes,
         # It costs every open socket memory and every delta time, and deltas are too small to gain by it.
         "ws_per_message_deflate": False,

@@ -18,17 +18,17 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from ..data_directory import default_record_key, default_seal_keys, default_store
+from ..data_directory import default_record_key, default_seal_keys, default_store_url
 from ..errors import ConfigError
 from ..local import catalogue
 from ..protocols.agui.dialects import DialectName
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles, load_profiles
 from ..settings import ModelSettings
-from ..text import meant
+from ..text import did_you_mean
 from ..upstream import Limits, Seconds
 from ..view import View
-from .access.config import OPEN_TO_OTHERS, AccessConfig, check_access
+from .access.config import PUBLIC_HOST_WITHOUT_KEYS, AccessConfig, check_access
 from .space_config import SpaceConfig, check_spaces
 
 Count = Annotated[int, Meta(ge=1)]
@@ -103,7 +103,7 @@ class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: Count | None = None
 
 
-DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 
 
 class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,7 +115,7 @@ class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The environment variable that holds the url, where there is a password in it."""
     store: bool = True
     """Whether a response is kept when its request does not say."""
-    retention_seconds: Annotated[float, Meta(gt=0)] | None = 30 * DAY
+    retention_seconds: Annotated[float, Meta(gt=0)] | None = 30 * DAY_SECONDS
     """How long; `inf`: until it is deleted."""
 
 
@@ -223,7 +223,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spaces: dict[str, SpaceConfig] = {}
 
     def store_url(self, environ: Mapping[str, str] = os.environ) -> str:
-        return _url(self.storage, environ) or default_store(environ)
+        return _url(self.storage, environ) or default_store_url(environ)
 
     def relay_url(self, environ: Mapping[str, str] = os.environ) -> str | None:
         return _url(self.relay, environ)
@@ -237,7 +237,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(path).expanduser() if path is not None else default_record_key(environ)
 
     @property
-    def use_local(self) -> bool:
+    def uses_local_model(self) -> bool:
         return not self.providers if self.local.enabled is None else self.local.enabled
 
     def all_profiles(self) -> dict[str, Profile]:
@@ -250,13 +250,13 @@ def _url(section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> st
     return environ[section.url_env] if section.url_env is not None else section.url
 
 
-def read_kept(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
+def read_storage_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
     """The configuration in a file, for who works on what it keeps and asks no model: what else a gateway needs of its
     environment (keys of providers, tokens of participants) need not be there. Raises `ConfigError`."""
     mistakes: list[str] = []
-    config = _read_struct(Config, _table_in(path), "", mistakes)
+    config = _read_struct(Config, _read_toml(path), "", mistakes)
     if isinstance(config, Config):
-        mistakes += _address_of("storage", config.storage, environ)
+        mistakes += _backend_url_mistakes("storage", config.storage, environ)
         if not mistakes:
             return config
     raise ConfigError(mistakes)
@@ -264,10 +264,10 @@ def read_kept(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
 
 def read_config(path: Path) -> Config:
     """The configuration in a file. Raises `ConfigError`."""
-    return check_config(_table_in(path))
+    return check_config(_read_toml(path))
 
 
-def _table_in(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text("utf-8")
     except OSError as error:
@@ -291,62 +291,66 @@ def check_config(table: Mapping[str, Any], environ: Mapping[str, str] = os.envir
     raise ConfigError(mistakes)
 
 
-class _Wrong:
+class _Invalid:
     """What stands for a value that could not be read; the mistake was told."""
 
 
-def _read_struct(to: Any, table: Any, at: str, mistakes: list[str]) -> Any:
+def _read_struct(target: Any, table: Any, location: str, mistakes: list[str]) -> Any:
     """A struct (or typed dictionary) from a table, key by key, so that one mistake does not hide another."""
     if not isinstance(table, Mapping):
-        mistakes.append(f"{at}: must be a table, not {table!r}")
-        return _Wrong()
-    if is_typeddict(to):
-        types, required = get_type_hints(to), set[str]()
+        mistakes.append(f"{location}: must be a table, not {table!r}")
+        return _Invalid()
+    if is_typeddict(target):
+        types, required = get_type_hints(target), set[str]()
     else:
-        types = {field.encode_name: field.type for field in msgspec.structs.fields(to)}
-        required = {field.encode_name for field in msgspec.structs.fields(to) if field.required}
+        types = {field.encode_name: field.type for field in msgspec.structs.fields(target)}
+        required = {field.encode_name for field in msgspec.structs.fields(target) if field.required}
     values: dict[str, Any] = {}
     for name, value in table.items():
-        path = f"{at}.{name}" if at else name
+        path = f"{location}.{name}" if location else name
         if name in types:
             values[name] = _read_value(types[name], value, path, mistakes)
         else:
-            mistakes.append(f"{path}: no such key; {meant(name, types)}")
+            mistakes.append(f"{path}: no such key; {did_you_mean(name, types)}")
     for name in required - values.keys():
-        what = getattr(to, "REQUIRED", {}).get(name)
-        mistakes.append(f"{at}.{name}: required{f': {what}' if what else ''}")
-        values[name] = _Wrong()
-    wrong = [name for name, value in values.items() if isinstance(value, _Wrong)]
-    if required.intersection(wrong):
-        return _Wrong()
-    return to(**{name: value for name, value in values.items() if name not in wrong})
+        requirement = getattr(target, "REQUIRED", {}).get(name)
+        mistakes.append(f"{location}.{name}: required{f': {requirement}' if requirement else ''}")
+        values[name] = _Invalid()
+    invalid = [name for name, value in values.items() if isinstance(value, _Invalid)]
+    if required.intersection(invalid):
+        return _Invalid()
+    return target(**{name: value for name, value in values.items() if name not in invalid})
 
 
-def _read_value(to: Any, value: Any, path: str, mistakes: list[str]) -> Any:
-    options = [option for option in get_args(to) or (to,) if option is not type(None)]
-    if len(options) == 1 and get_origin(to) is not list and (is_typeddict(options[0]) or _is_struct(options[0])):
+def _read_value(target: Any, value: Any, path: str, mistakes: list[str]) -> Any:
+    options = [option for option in get_args(target) or (target,) if option is not type(None)]
+    if len(options) == 1 and get_origin(target) is not list and (is_typeddict(options[0]) or _is_struct(options[0])):
         return _read_struct(options[0], value, path, mistakes)
-    if get_origin(to) is dict and _is_struct(get_args(to)[1]) and isinstance(value, Mapping):
-        read = {name: _read_struct(get_args(to)[1], entry, f"{path}.{name}", mistakes) for name, entry in value.items()}
-        return {name: entry for name, entry in read.items() if not isinstance(entry, _Wrong)}
-    if get_origin(to) is list and _is_struct(get_args(to)[0]) and isinstance(value, list):
-        rows = [_read_struct(get_args(to)[0], entry, f"{path}[{n}]", mistakes) for n, entry in enumerate(value)]
-        return [row for row in rows if not isinstance(row, _Wrong)]
+    if get_origin(target) is dict and _is_struct(get_args(target)[1]) and isinstance(value, Mapping):
+        entries = {
+            name: _read_struct(get_args(target)[1], entry, f"{path}.{name}", mistakes) for name, entry in value.items()
+        }
+        return {name: entry for name, entry in entries.items() if not isinstance(entry, _Invalid)}
+    if get_origin(target) is list and _is_struct(get_args(target)[0]) and isinstance(value, list):
+        rows = [_read_struct(get_args(target)[0], entry, f"{path}[{n}]", mistakes) for n, entry in enumerate(value)]
+        return [row for row in rows if not isinstance(row, _Invalid)]
     try:
-        return msgspec.convert(value, to)
+        return msgspec.convert(value, target)
     except msgspec.ValidationError as error:
-        choices = [choice for option in (to, *options) if get_origin(option) is Literal for choice in get_args(option)]
+        choices = [
+            choice for option in (target, *options) if get_origin(option) is Literal for choice in get_args(option)
+        ]
         if choices:
             mistakes.append(f"{path}: {value!r} is none of {', '.join(map(repr, choices))}")
         else:
-            what, _, where = str(error).partition(" - at `$")
+            message, _, where = str(error).partition(" - at `$")
             where = where.removesuffix("`").replace("[...]", "")
-            mistakes.append(f"{path}{where}: {what[0].lower()}{what[1:]}")
-        return _Wrong()
+            mistakes.append(f"{path}{where}: {message[0].lower()}{message[1:]}")
+        return _Invalid()
 
 
-def _is_struct(to: Any) -> bool:
-    return isinstance(to, type) and issubclass(to, msgspec.Struct)
+def _is_struct(target: Any) -> bool:
+    return isinstance(target, type) and issubclass(target, msgspec.Struct)
 
 
 def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
@@ -357,60 +361,60 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
         mistakes += error.mistakes
         profiles = builtin_profiles()
     for name, provider in config.providers.items():
-        mistakes += [f"providers.{name}{mistake}" for mistake in _provider(name, provider, profiles, environ)]
+        mistakes += [f"providers.{name}{mistake}" for mistake in _provider_mistakes(name, provider, profiles, environ)]
     for name, model in config.models.items():
-        headers = _headers(model.settings.get("extra_headers", {}))
+        headers = _header_mistakes(model.settings.get("extra_headers", {}))
         mistakes += [f"models.{name}.settings.extra_headers{mistake}" for mistake in headers]
         if model.provider == "local":
-            if not config.use_local:
+            if not config.uses_local_model:
                 mistakes.append(f"models.{name}.provider: the embedded model is off; set local.enabled = true")
         elif model.provider not in config.providers:
             mistakes.append(
-                f"models.{name}.provider: no provider {model.provider!r}; {meant(model.provider, config.providers)}"
+                f"models.{name}.provider: no provider {model.provider!r}; {did_you_mean(model.provider, config.providers)}"
             )
-    mistakes += _local(config)
+    mistakes += _local_mistakes(config)
     server = config.server
     names = {*config.models, *(model for provider in config.providers.values() for model in provider.models)}
     # The embedded model has names of its own; a provider that lists none has any.
-    if server.default_model is not None and config.providers and not config.use_local:
+    if server.default_model is not None and config.providers and not config.uses_local_model:
         listed = all(provider.models for provider in config.providers.values())
         if listed and server.default_model not in names and ":" not in server.default_model:
             mistakes.append(
-                f"server.default_model: no model {server.default_model!r}; {meant(server.default_model, names)}"
+                f"server.default_model: no model {server.default_model!r}; {did_you_mean(server.default_model, names)}"
             )
     mistakes += check_access(config.access, environ)
     mistakes += check_spaces(config.spaces, environ)
-    if config.summaries.model == "none" or (config.summaries.model is None and not config.use_local):
+    if config.summaries.model == "none" or (config.summaries.model is None and not config.uses_local_model):
         mistakes += [
             f"spaces.{name}.compress: nobody is there to write it; name a model in summaries.model"
             for name, space in config.spaces.items()
             if space.compress is not None
         ]
     if config.telemetry.otlp_endpoint is not None:
-        mistakes += [f"telemetry.otlp_endpoint: {mistake}" for mistake in _address(config.telemetry.otlp_endpoint)]
-    mistakes += _kept(config, environ)
+        mistakes += [f"telemetry.otlp_endpoint: {mistake}" for mistake in _url_mistakes(config.telemetry.otlp_endpoint)]
+    mistakes += _backend_and_mcp_mistakes(config, environ)
     if server.workers > 1:
-        mistakes += _shared(config, environ)
-    if _open_to_others(server.host) and not (server.allow_unauthenticated or config.access.guarded):
-        mistakes.append(OPEN_TO_OTHERS.format(host=server.host))
+        mistakes += _worker_mistakes(config, environ)
+    if _is_public_host(server.host) and not (server.allow_unauthenticated or config.access.requires_credentials):
+        mistakes.append(PUBLIC_HOST_WITHOUT_KEYS.format(host=server.host))
     return mistakes
 
 
-def _shared(config: Config, environ: Mapping[str, str]) -> list[str]:
+def _worker_mistakes(config: Config, environ: Mapping[str, str]) -> list[str]:
     """What several workers cannot do with the memory of one of them."""
-    mistakes, many = [], f"for server.workers = {config.server.workers}"
+    mistakes, condition = [], f"for server.workers = {config.server.workers}"
     relay, store = (
         section.url if section.url_env is None else environ.get(section.url_env, "missing:")
         for section in (config.relay, config.storage)
     )
     if (relay or "memory:").partition(":")[0] == "memory":
         mistakes.append(
-            f"relay.url: {many}, what is live must be where all workers find it: "
+            f"relay.url: {condition}, what is live must be where all workers find it: "
             "give them a Redis (redis://127.0.0.1:6379), or have one worker"
         )
     if (store or "").rstrip("/") in ("sqlite:", "sqlite:///:memory:"):
         mistakes.append(
-            f"storage.url: {many}, what is kept must be where all workers find it: "
+            f"storage.url: {condition}, what is kept must be where all workers find it: "
             "give them a file (sqlite:///kept.sqlite) or a PostgreSQL, or have one worker"
         )
     return mistakes
@@ -422,7 +426,7 @@ _SCHEMES = {
 }
 
 
-def _address_of(key: str, section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> list[str]:
+def _backend_url_mistakes(key: str, section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> list[str]:
     mistakes, schemes = [], _SCHEMES[key]
     if section.url_env is not None and not environ.get(section.url_env):
         mistakes.append(f"{key}.url_env: the environment has no {section.url_env}")
@@ -432,15 +436,18 @@ def _address_of(key: str, section: StorageConfig | RelayConfig, environ: Mapping
     return mistakes
 
 
-def _kept(config: Config, environ: Mapping[str, str]) -> list[str]:
-    mistakes = [*_address_of("storage", config.storage, environ), *_address_of("relay", config.relay, environ)]
+def _backend_and_mcp_mistakes(config: Config, environ: Mapping[str, str]) -> list[str]:
+    mistakes = [
+        *_backend_url_mistakes("storage", config.storage, environ),
+        *_backend_url_mistakes("relay", config.relay, environ),
+    ]
     for name, server in config.tools.mcp.items():
-        at = f"tools.mcp.{name}"
+        location = f"tools.mcp.{name}"
         if (server.command is None) == (server.url is None):
-            mistakes.append(f"{at}: needs a command or a url, and one of them only")
-        mistakes += [f"{at}.headers{mistake}" for mistake in _headers(server.headers)]
+            mistakes.append(f"{location}: needs a command or a url, and one of them only")
+        mistakes += [f"{location}.headers{mistake}" for mistake in _header_mistakes(server.headers)]
         mistakes += [
-            f"{at}.headers_env.{header}: the environment has no {variable}"
+            f"{location}.headers_env.{header}: the environment has no {variable}"
             for header, variable in server.headers_env.items()
             if not environ.get(variable)
         ]
@@ -452,7 +459,7 @@ _FRAMING_HEADERS = frozenset({"content-length", "transfer-encoding", "connection
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
-def _provider(
+def _provider_mistakes(
     name: str, provider: ProviderConfig, profiles: Mapping[str, Profile], environ: Mapping[str, str]
 ) -> list[str]:
     mistakes = []
@@ -460,20 +467,20 @@ def _provider(
         mistakes.append(": that is the embedded model's name; call it something else, and set its profile")
     if ":" in name:
         mistakes.append(": a colon cannot stand in a provider's name, as it does in PROVIDER:MODEL")
-    wanted = provider.profile or name
-    profile = profiles.get(wanted)
+    profile_name = provider.profile or name
+    profile = profiles.get(profile_name)
     if profile is None:
-        mistakes.append(f".profile: no profile {wanted!r}; {meant(wanted, profiles)}")
+        mistakes.append(f".profile: no profile {profile_name!r}; {did_you_mean(profile_name, profiles)}")
     elif not provider.base_url and not profile.base_url:
         mistakes.append(f".base_url: {profile.title} has no address of its own, so one is required")
     if provider.base_url:
-        mistakes += [f".base_url: {mistake}" for mistake in _address(provider.base_url)]
+        mistakes += [f".base_url: {mistake}" for mistake in _url_mistakes(provider.base_url)]
     if provider.api_key_env is not None and not environ.get(provider.api_key_env):
         mistakes.append(f".api_key_env: the environment has no {provider.api_key_env}")
-    return mistakes + [f".headers{mistake}" for mistake in _headers(provider.headers)]
+    return mistakes + [f".headers{mistake}" for mistake in _header_mistakes(provider.headers)]
 
 
-def _headers(headers: Mapping[str, str]) -> list[str]:
+def _header_mistakes(headers: Mapping[str, str]) -> list[str]:
     mistakes = []
     for header, value in headers.items():
         if not _HEADER_NAME.fullmatch(header):
@@ -485,13 +492,13 @@ def _headers(headers: Mapping[str, str]) -> list[str]:
     return mistakes
 
 
-def _address(url: str) -> list[str]:
+def _url_mistakes(url: str) -> list[str]:
     try:
         parts = urlsplit(url)
-        right = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
     except ValueError:
-        right = None
-    if not right or not url.isprintable() or " " in url:
+        is_valid = None
+    if not is_valid or not url.isprintable() or " " in url:
         return [f"{url!r} is not an http:// or https:// address"]
     if "@" in parts.netloc:
         return ["holds a password; secrets come from the environment (api_key_env)"]
@@ -500,22 +507,22 @@ def _address(url: str) -> list[str]:
     return []
 
 
-def _local(config: Config) -> list[str]:
+def _local_mistakes(config: Config) -> list[str]:
     local, mistakes = config.local, []
-    if not config.use_local:
+    if not config.uses_local_model:
         if not config.providers and not config.spaces:
             mistakes.append("providers: there is no model to serve: configure a provider, or let [local] be enabled")
         return mistakes
-    names = [model.name for model in catalogue.models()]
+    names = [model.name for model in catalogue.all_models()]
     if local.path is not None:
         if not Path(local.path).expanduser().is_file():
             mistakes.append(f"local.path: there is no file {local.path!r}")
     elif local.model is not None and local.model not in names:
-        mistakes.append(f"local.model: no model {local.model!r}; {meant(local.model, names)}")
+        mistakes.append(f"local.model: no model {local.model!r}; {did_you_mean(local.model, names)}")
     return mistakes
 
 
-def _open_to_others(host: str) -> bool:
+def _is_public_host(host: str) -> bool:
     """Without keys, whoever can reach the port can spend the operator's money and read every thought."""
     try:
         return not ipaddress.ip_address(host).is_loopback
@@ -523,7 +530,7 @@ def _open_to_others(host: str) -> bool:
         return host != "localhost"
 
 
-def api_key(provider: ProviderConfig, profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
+def find_api_key(provider: ProviderConfig, profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
     """The provider's key from the environment; None when there is none."""
     names = [provider.api_key_env] if provider.api_key_env is not None else profile.api_key_env
     # A file's last line break comes along easily, and no header can hold it.

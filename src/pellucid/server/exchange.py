@@ -17,16 +17,16 @@ from urllib.parse import parse_qsl
 from ..asgi import http
 from ..asgi.streaming import FAULT, STOPPING, ASGIWriter, BodyWriter, is_client_error
 from ..errors import ErrorInfo, PellucidError, RequestError
-from ..protocols.errors import ErrorForm
+from ..protocols.errors import ErrorFormat
 from ..run import Minter
-from ..telemetry import log, place_of
-from ..text import shown
-from ..view import Reader, View, redact_error, view_of
-from .access.errors import AccessError, Header
+from ..telemetry import error_location, log
+from ..text import replace_surrogates
+from ..view import View, Viewer, parse_view, redact_error
+from .access.errors import AccessError, HTTPHeader
 from .access.guard import Guard
 from .access.policy import Principal
 from .config import ServerConfig
-from .observe import RequestWatch
+from .observe import RequestTelemetry
 from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"
@@ -35,20 +35,20 @@ VIEW_HEADER = "pellucid-view"
 class Exchange:
     """`params` are those of the path. `headers` go with whatever is answered."""
 
-    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, form: ErrorForm) -> None:
+    def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, error_form: ErrorFormat) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.form = form
-        self.watch: RequestWatch = scope["watch"]
+        self.error_form = error_form
+        self.telemetry: RequestTelemetry = scope["watch"]
         self.principal = Principal("")
-        self.headers: list[Header] = [self.watch.header]
-        self.params: dict[str, str] = scope.get("path_params", {})
-        self.reader = Reader("hidden")
+        self.response_headers: list[HTTPHeader] = [self.telemetry.response_header]
+        self.path_params: dict[str, str] = scope.get("path_params", {})
+        self.viewer = Viewer("hidden")
         """What whoever asks may see, until an endpoint knows that they ask for less."""
-        self.started = False
+        self.response_started = False
 
-    def header(self, name: str) -> str | None:
+    def request_header(self, name: str) -> str | None:
         return http.header(self.scope, name)
 
     @cached_property
@@ -56,59 +56,59 @@ class Exchange:
         text = self.scope["query_string"].decode("latin-1")
         return parse_qsl(text, keep_blank_values=True) if text else []
 
-    def asked(self, name: str) -> str | None:
+    def query_param(self, name: str) -> str | None:
         """A parameter of the query."""
         return next((value for key, value in self.query if key == name), None)
 
-    def number(self, name: str, default: int, least: int, most: int = 2**53) -> int:
+    def query_int(self, name: str, default: int, minimum: int, maximum: int = 2**53) -> int:
         """A whole number of the query. Raises `RequestError`."""
-        text = self.asked(name)
-        return default if text is None else whole_number(text, name, least, most)
+        text = self.query_param(name)
+        return default if text is None else parse_int(text, name, minimum, maximum)
 
-    def reads(self, most: View = "raw", unasked: View = "raw", *, summaries: bool = False) -> Reader:
+    def viewer_for(self, max_view: View = "raw", default_view: View = "raw", *, with_summaries: bool = False) -> Viewer:
         """Whoever asks, as a reader: the least of what their key lets them see, of `most` (what anybody may see of what
         they read) and of what they ask for; of `unasked`, where they ask for no view. Raises `RequestError`."""
-        may = self.principal.policy.reader.lesser(most)
-        asked = self.header(VIEW_HEADER)
-        asked = asked if asked is not None else self.asked("view")
-        view = view_of(asked.lower(), "view") if asked is not None else may.lesser(unasked).view
-        return may.asking(view, summaries=summaries)
+        allowed = self.principal.policy.viewer.limited_to(max_view)
+        requested = self.request_header(VIEW_HEADER)
+        requested = requested if requested is not None else self.query_param("view")
+        view = parse_view(requested.lower(), "view") if requested is not None else allowed.limited_to(default_view).view
+        return allowed.for_request(view, summaries=with_summaries)
 
-    async def body(self, limits: ServerConfig) -> bytes:
+    async def read_body(self, limits: ServerConfig) -> bytes:
         """All of the request's body. Raises `RequestError` for one that is too large or too slow."""
-        limit = self.principal.policy.body_bytes(limits.max_body_bytes)
+        limit = self.principal.policy.body_limit(limits.max_body_bytes)
         return await http.read_body(self.scope, self.receive, limit, limits.request_seconds)
 
-    async def answer(self, value: Any, status: int = 200) -> None:
+    async def send_json(self, value: Any, status: int = 200) -> None:
         """With JSON."""
-        self.started = True
-        self.watch.status = status
-        await http.send_json(self.send, status, value, self.headers)
+        self.response_started = True
+        self.telemetry.status = status
+        await http.send_json(self.send, status, value, self.response_headers)
 
-    async def answer_with(self, text: bytes, content_type: str, status: int = 200) -> None:
+    async def send_text(self, text: bytes, content_type: str, status: int = 200) -> None:
         """With text of some other type."""
-        self.started = True
-        self.watch.status = status
-        await http.send_body(self.send, status, text, content_type, self.headers)
+        self.response_started = True
+        self.telemetry.status = status
+        await http.send_body(self.send, status, text, content_type, self.response_headers)
 
-    async def answer_nothing(self) -> None:
+    async def send_no_content(self) -> None:
         """With a status that says so."""
-        self.started = True
-        self.watch.status = 204
-        await self.send({"type": "http.response.start", "status": 204, "headers": self.headers})
+        self.response_started = True
+        self.telemetry.status = 204
+        await self.send({"type": "http.response.start", "status": 204, "headers": self.response_headers})
         await self.send({"type": "http.response.body"})
 
-    async def refuse(self, error: ErrorInfo, more: list[Header] | None = None) -> None:
+    async def send_error(self, error: ErrorInfo, extra_headers: list[HTTPHeader] | None = None) -> None:
         """With an error, in the protocol's form."""
-        error = redact_error(error, self.reader)
-        self.watch.error = error.kind
-        headers = [*http.retry_after(error), *(more or [])]
-        self.headers += [header for header in headers if header not in self.headers]
-        body, status = self.form.error_body(error), self.form.status_of(error)
+        error = redact_error(error, self.viewer)
+        self.telemetry.error = error.kind
+        headers = [*http.retry_after(error), *(extra_headers or [])]
+        self.response_headers += [header for header in headers if header not in self.response_headers]
+        body, status = self.error_form.error_body(error), self.error_form.status_of(error)
         if isinstance(body, str):
-            await self.answer_with(shown(body).encode(), http.PLAIN, status)
+            await self.send_text(replace_surrogates(body).encode(), http.PLAIN, status)
         else:
-            await self.answer(body, status)
+            await self.send_json(body, status)
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
         """See `http.Connected`."""
@@ -116,18 +116,18 @@ class Exchange:
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
         """With a stream, whose body follows."""
-        self.started = True
-        self.watch.streaming()
-        await http.start_stream(self.send, self.headers, content_type)
+        self.response_started = True
+        self.telemetry.begin_stream()
+        await http.start_stream(self.send, self.response_headers, content_type)
         return direct_writer(self.scope, self.send) or ASGIWriter(self.send)
 
 
-Endpoint = Callable[[Exchange], Awaitable[None]]
+Handler = Callable[[Exchange], Awaitable[None]]
 
 
-def protocol_name(form: ErrorForm) -> str:
+def protocol_name(error_form: ErrorFormat) -> str:
     """What metrics and log lines call the protocol whose package this is."""
-    name: str = getattr(form, "__name__", "")
+    name: str = getattr(error_form, "__name__", "")
     return name.rpartition(".")[2]
 
 
@@ -140,64 +140,64 @@ def new_minter() -> Minter:
     return Minter(secrets.token_bytes(16), time.time_ns() // 1_000_000)
 
 
-def whole_number(text: str, name: str, least: int, most: int = 2**53) -> int:
+def parse_int(text: str, name: str, minimum: int, maximum: int = 2**53) -> int:
     """What stands at `name` of a request. Raises `RequestError`."""
-    if not text.isascii() or not text.isdecimal() or len(text) > 16 or not least <= int(text) <= most:
-        upper = f" to {most}" if most < 2**53 else ""
+    if not text.isascii() or not text.isdecimal() or len(text) > 16 or not minimum <= int(text) <= maximum:
+        upper_bound = f" to {maximum}" if maximum < 2**53 else ""
         raise RequestError(
-            f"{name}: must be a whole number from {least}{upper}, not {shown(text[:40])!r}",
+            f"{name}: must be a whole number from {minimum}{upper_bound}, not {replace_surrogates(text[:40])!r}",
             code="invalid_value",
             param=name,
         )
     return int(text)
 
 
-class Door:
+class Endpoint:
     """An ASGI application for one route."""
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        form: ErrorForm,
-        guard: Callable[[], Guard] | None = None,
+        handler: Handler,
+        error_form: ErrorFormat,
+        get_guard: Callable[[], Guard] | None = None,
         protocol: str | None = None,
-        forms: Mapping[str, ErrorForm] | None = None,
+        error_forms: Mapping[str, ErrorFormat] | None = None,
     ) -> None:
         """`guard`: who asks whom; None where nothing is asked. `protocol`: what is told of it, by default the form.
         `forms`: those of other protocols at the same place, by what `?protocol=` says."""
-        self._endpoint = endpoint
-        self._form = form
-        self._guard = guard
-        self._forms = forms or {}
-        self._protocol = protocol or protocol_name(form)
+        self._handler = handler
+        self._error_form = error_form
+        self._get_guard = get_guard
+        self._error_forms = error_forms or {}
+        self._protocol = protocol or protocol_name(error_form)
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-        exchange = Exchange(scope, receive, send, self._form)
-        exchange.watch.protocol = self._protocol
-        if self._forms:
-            exchange.form = self._forms.get(exchange.asked("protocol") or "", self._form)
+        exchange = Exchange(scope, receive, send, self._error_form)
+        exchange.telemetry.protocol = self._protocol
+        if self._error_forms:
+            exchange.error_form = self._error_forms.get(exchange.query_param("protocol") or "", self._error_form)
         try:
-            if self._guard is not None:
+            if self._get_guard is not None:
                 if scope["closing"]:
-                    exchange.headers.append(http.CLOSE)
+                    exchange.response_headers.append(http.CLOSE)
                     raise PellucidError(STOPPING)
-                guard = self._guard()
-                exchange.headers += guard.cors.headers(scope)
-                exchange.principal = exchange.watch.principal = await guard.admit(scope)
-                exchange.reader = exchange.principal.policy.reader
-            await self._endpoint(exchange)
+                guard = self._get_guard()
+                exchange.response_headers += guard.cors.headers(scope)
+                exchange.principal = exchange.telemetry.principal = await guard.admit(scope)
+                exchange.viewer = exchange.principal.policy.viewer
+            await self._handler(exchange)
         except http.ClientGone:
             pass
         except Exception as error:
-            await self._refuse(exchange, error)
+            await self._send_error(exchange, error)
 
-    async def _refuse(self, exchange: Exchange, error: Exception) -> None:
+    async def _send_error(self, exchange: Exchange, error: Exception) -> None:
         if isinstance(error, PellucidError) and is_client_error(error):
-            info, more = error.info, error.headers if isinstance(error, AccessError) else []
+            info, headers = error.info, error.headers if isinstance(error, AccessError) else []
             if info.kind in ("slow_request", "too_large"):
-                more = [*more, http.CLOSE]  # the body will not be read
+                headers = [*headers, http.CLOSE]  # the body will not be read
         else:
-            log.error("a fault while serving %s: %s", exchange.scope["path"], place_of(error))
-            info, more = FAULT, []
-        if not exchange.started:
-            await exchange.refuse(info, more)
+            log.error("a fault while serving %s: %s", exchange.scope["path"], error_location(error))
+            info, headers = FAULT, []
+        if not exchange.response_started:
+            await exchange.send_error(info, headers)

@@ -27,14 +27,14 @@ from ..events import (
 )
 from ..parts import ModelResponsePart, TextPart, TextPartDelta, ThinkingPart, ThinkingPartDelta, ToolCallPart, json_text
 from ..runs import Batch, Stage
-from ..runs.later import later
+from ..runs.later import run_in_background
 from .access.guard import Guard
 from .access.policy import Principal
 
 Clock = Callable[[], float]
 
 
-class Measured:
+class RunMeasurements:
     """What was measured of one run. Seconds count from the moment it was opened; None: it did not come to that."""
 
     __slots__ = ("characters", "end", "first_answer", "first_thought", "reasoning_characters", "seconds", "thinking")
@@ -49,37 +49,37 @@ class Measured:
         self.end = RunEndEvent("cancelled")
 
 
-class Watching(Protocol):
+class RunObserver(Protocol):
     """Whoever is told (see `observe.RunWatch`)."""
 
-    def opened(self) -> None: ...
+    def on_opened(self) -> None: ...
 
-    def stopping(self) -> None:
+    def on_stopping(self) -> None:
         """Whoever reads the run stops it."""
         ...
 
-    def heard(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """A turn's beginning or end, or an error within it."""
         ...
 
-    def settled(self, measured: Measured) -> None:
+    def on_ended(self, measurements: RunMeasurements) -> None:
         """The run that was opened is over. Once."""
         ...
 
 
-class Unwatched:
+class NullRunObserver:
     """Nobody is."""
 
-    def opened(self) -> None: ...
+    def on_opened(self) -> None: ...
 
-    def stopping(self) -> None: ...
+    def on_stopping(self) -> None: ...
 
-    def heard(self, event: Event) -> None: ...
+    def on_event(self, event: Event) -> None: ...
 
-    def settled(self, measured: Measured) -> None: ...
+    def on_ended(self, measurements: RunMeasurements) -> None: ...
 
 
-UNWATCHED = Unwatched()
+NULL_OBSERVER = NullRunObserver()
 
 
 class MeterStage(Stage):
@@ -89,99 +89,99 @@ class MeterStage(Stage):
         self,
         guard: Guard,
         principal: Principal,
-        watch: Watching = UNWATCHED,
+        observer: RunObserver = NULL_OBSERVER,
         clock: Clock = time.monotonic,
     ) -> None:
         self._guard = guard
         self._principal = principal
-        self._watch = watch
+        self._observer = observer
         self._clock = clock
-        self._place = guard.stream(principal) if guard.counts(principal) else None
+        self._stream_slot = guard.stream_slot(principal) if guard.has_limits(principal) else None
         """Among the streams of the key."""
-        self._measured = Measured()
-        self._began = 0.0
-        self._thinks_since: float | None = None
-        self._settled = True
+        self._measurements = RunMeasurements()
+        self._opened_at = 0.0
+        self._thinking_since: float | None = None
+        self._is_settled = True
         """Whether there is nothing to account for (any more)."""
 
     async def open(self) -> None:
-        self._began = self._clock()
-        if self._place is not None:
-            await self._place.__aenter__()
+        self._opened_at = self._clock()
+        if self._stream_slot is not None:
+            await self._stream_slot.__aenter__()
 
     async def discard(self) -> None:
-        if self._place is not None:
-            await self._place.__aexit__(None, None, None)
+        if self._stream_slot is not None:
+            await self._stream_slot.__aexit__(None, None, None)
 
-    def opened(self, *, queued: bool) -> None:
-        self._settled = False
-        self._watch.opened()
+    def on_opened(self, *, queued: bool) -> None:
+        self._is_settled = False
+        self._observer.on_opened()
 
-    def stopping(self) -> None:
-        self._watch.stopping()
+    def on_stopping(self) -> None:
+        self._observer.on_stopping()
 
     def process(self, batch: Batch) -> Batch:
-        measured = self._measured
+        measurements = self._measurements
         for event in batch.events:
             if type(event) is PartDeltaEvent:
                 delta = event.delta
                 if type(delta) is ThinkingPartDelta:
-                    if delta.content_delta and measured.first_thought is None:
-                        measured.first_thought = self._clock() - self._began
+                    if delta.content_delta and measurements.first_thought is None:
+                        measurements.first_thought = self._clock() - self._opened_at
                         self.wants_deltas = False
-                elif type(delta) is TextPartDelta and measured.first_answer is None:
-                    measured.first_answer = self._clock() - self._began
+                elif type(delta) is TextPartDelta and measurements.first_answer is None:
+                    measurements.first_answer = self._clock() - self._opened_at
                     self.wants_deltas = False
             elif type(event) is PartStartEvent:
                 kind = type(event.part)
                 self.wants_deltas = (
-                    (kind is ThinkingPart and measured.first_thought is None)
-                    or (kind is TextPart and measured.first_answer is None)
+                    (kind is ThinkingPart and measurements.first_thought is None)
+                    or (kind is TextPart and measurements.first_answer is None)
                 )  # fmt: skip
             elif type(event) is PartEndEvent:
-                self._count(event.part)
+                self._count_characters(event.part)
             elif type(event) is ItemStartEvent:
                 if event.kind == "reasoning":
-                    self._thinks_since = self._clock()
+                    self._thinking_since = self._clock()
             elif type(event) is ItemEndEvent:
-                if self._thinks_since is not None:
-                    measured.thinking += self._clock() - self._thinks_since
-                    self._thinks_since = None
+                if self._thinking_since is not None:
+                    measurements.thinking += self._clock() - self._thinking_since
+                    self._thinking_since = None
             elif type(event) is RunEndEvent:
                 self._settle(event)
             elif isinstance(event, ResponseStartEvent | ResponseEndEvent | ErrorEvent):
-                self._watch.heard(event)
+                self._observer.on_event(event)
         return batch
 
-    def _count(self, part: ModelResponsePart) -> None:
+    def _count_characters(self, part: ModelResponsePart) -> None:
         """Add up the characters that were streamed. They are all in the part, once it ends."""
-        measured = self._measured
+        measurements = self._measurements
         if isinstance(part, ThinkingPart):
-            measured.characters += len(part.content)
-            measured.reasoning_characters += len(part.content)
+            measurements.characters += len(part.content)
+            measurements.reasoning_characters += len(part.content)
         elif isinstance(part, TextPart):
-            measured.characters += len(part.content)
+            measurements.characters += len(part.content)
         elif isinstance(part, ToolCallPart):
-            measured.characters += len(part.args if isinstance(part.args, str) else json_text(part.args))
+            measurements.characters += len(part.args if isinstance(part.args, str) else json_text(part.args))
 
     def _settle(self, end: RunEndEvent) -> None:
-        if self._settled:
+        if self._is_settled:
             return
-        self._settled = True
-        measured = self._measured
-        measured.end = end
-        measured.seconds = self._clock() - self._began
-        self._watch.settled(measured)
-        if self._place is not None:
-            later(self._account(measured), "the tokens of a run cannot be counted")
+        self._is_settled = True
+        measurements = self._measurements
+        measurements.end = end
+        measurements.seconds = self._clock() - self._opened_at
+        self._observer.on_ended(measurements)
+        if self._stream_slot is not None:
+            run_in_background(self._account(measurements), "the tokens of a run cannot be counted")
 
-    async def _account(self, measured: Measured) -> None:
+    async def _account(self, measurements: RunMeasurements) -> None:
         try:
             await self._guard.charge(
                 self._principal,
-                measured.end.usage,
-                characters=measured.characters,
-                reasoning_characters=measured.reasoning_characters,
+                measurements.end.usage,
+                characters=measurements.characters,
+                reasoning_characters=measurements.reasoning_characters,
             )
         finally:
             await self.discard()

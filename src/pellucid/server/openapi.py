@@ -33,14 +33,14 @@ _SECURITY: Schema = {
 }
 
 
-def document() -> dict[str, Any]:
+def build_document() -> dict[str, Any]:
     """The whole document."""
-    found: dict[str, Schema] = {}
+    path_items: dict[str, Schema] = {}
     schemas: dict[str, Schema] = {}
     for table in TABLES:
-        for path, row in paths(table).items():
-            found.setdefault(path, {}).update(row)
-        schemas |= components(table)
+        for path, row in build_path_items(table).items():
+            path_items.setdefault(path, {}).update(row)
+        schemas |= build_components(table)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,7 +51,7 @@ def document() -> dict[str, Any]:
         },
         # Whoever asks from the same machine needs none, as long as no key has been made.
         "security": [*({name: []} for name in _SECURITY), {}],
-        "paths": found,
+        "paths": path_items,
         "components": {"securitySchemes": {**_SECURITY, **spaces.SECURITY}, "schemas": schemas},
     }
 
@@ -59,43 +59,45 @@ def document() -> dict[str, Any]:
 # --- paths -----------------------------------------------------------------------------------------------------------
 
 
-def paths(table: Table) -> dict[str, Schema]:
+def build_path_items(table: Table) -> dict[str, Schema]:
     """What is at each path, by method."""
-    found: dict[str, Schema] = {}
+    path_items: dict[str, Schema] = {}
     rows: list[Operation | Socket] = [*table.operations, *table.sockets]
     for one in rows:
         path = re.sub(r":\w+}", "}", one.path)
-        named = [table.names[name] for name in re.findall(r"{(\w+)}", path)]
-        row = found.setdefault(path, {"parameters": named} if named else {})
+        parameters = [table.path_parameters[name] for name in re.findall(r"{(\w+)}", path)]
+        row = path_items.setdefault(path, {"parameters": parameters} if parameters else {})
         if isinstance(one, Operation):
             row[one.method.lower()] = _operation(table, one)
         else:
-            row[one.key] = one.about
-    return found
+            row[one.extension_name] = one.extension
+    return path_items
 
 
 def _operation(table: Table, row: Operation) -> Schema:
-    made: Schema = {"operationId": row.id, "summary": row.summary}
+    operation: Schema = {"operationId": row.operation_id, "summary": row.summary}
     security = table.security if row.security is None else row.security
     if security is not None:
-        made["security"] = list(security)
+        operation["security"] = list(security)
     if row.parameters:
-        made["parameters"] = list(row.parameters)
-    if row.takes is not None:
-        made["requestBody"] = {"required": not row.takes_nothing, "content": _content(table, row.takes)}
-    refuses = table.refuses if row.refuses is None else row.refuses
+        operation["parameters"] = list(row.parameters)
+    if row.request_body is not None:
+        operation["requestBody"] = {"required": not row.is_body_optional, "content": _content(table, row.request_body)}
+    refuses = table.error_statuses if row.error_statuses is None else row.error_statuses
     responses: dict[int, Schema] = {
-        row.status: {"description": row.description, "content": _content(table, row.answers)}
+        row.status: {"description": row.description, "content": _content(table, row.response_body)}
     }
-    responses |= {status: {"description": "An error", "content": _content(table, table.error)} for status in refuses}
-    responses.update(row.more)
-    for status in row.pages:
+    responses |= {
+        status: {"description": "An error", "content": _content(table, table.error_body)} for status in refuses
+    }
+    responses.update(row.extra_responses)
+    for status in row.page_statuses:
         content = {**responses[status].get("content", {}), "text/html": {"schema": STRING}}
         responses[status] = {**responses[status], "content": content}
-    if row.answers is None:
+    if row.response_body is None:
         del responses[row.status]["content"]
-    made["responses"] = {str(status): response for status, response in responses.items()}
-    return made
+    operation["responses"] = {str(status): response for status, response in responses.items()}
+    return operation
 
 
 def _content(table: Table, answers: Any) -> Schema:
@@ -103,63 +105,65 @@ def _content(table: Table, answers: Any) -> Schema:
     return {media: one if isinstance(one, dict) else {"schema": _schema(table, one)} for media, one in by_media.items()}
 
 
-def _schema(table: Table, what: Any) -> Schema:
+def _schema(table: Table, component: Any) -> Schema:
     """Of a type, of the component of this name, or of one of several."""
-    if isinstance(what, tuple):
-        return {"anyOf": [_schema(table, one) for one in what]}
-    if isinstance(what, str):
-        return {"$ref": f"#/components/schemas/{what}"}
-    [schema], _ = msgspec.json.schema_components([what], ref_template=_REF)
-    made: Schema = _renamed(table, schema)
-    return made
+    if isinstance(component, tuple):
+        return {"anyOf": [_schema(table, one) for one in component]}
+    if isinstance(component, str):
+        return {"$ref": f"#/components/schemas/{component}"}
+    [schema], _ = msgspec.json.schema_components([component], ref_template=_REF)
+    renamed_schema: Schema = _rename_references(table, schema)
+    return renamed_schema
 
 
 _REF = "#/components/schemas/{name}"
 
 
-def _renamed(table: Table, schema: Any) -> Any:
+def _rename_references(table: Table, schema: Any) -> Any:
     """With references to the names that components have in the document."""
 
-    def named(found: re.Match[str]) -> str:
-        return f'"#/components/schemas/{_name(table, found[1])}"'
+    def replace_name(match: re.Match[str]) -> str:
+        return f'"#/components/schemas/{_component_name(table, match[1])}"'
 
     text = msgspec.json.encode(schema).decode()
-    return msgspec.json.decode(re.sub(r'"#/components/schemas/(\w+)"', named, text))
+    return msgspec.json.decode(re.sub(r'"#/components/schemas/(\w+)"', replace_name, text))
 
 
-def _name(table: Table, name: str) -> str:
+def _component_name(table: Table, name: str) -> str:
     """Of the component that is made of the type of this name."""
-    return table.renamed.get(name) or (name if name.startswith(table.prefix) else table.prefix + name)
+    return table.component_names.get(name) or (
+        name if name.startswith(table.component_prefix) else table.component_prefix + name
+    )
 
 
 # --- components ------------------------------------------------------------------------------------------------------
 
 
-def components(table: Table) -> dict[str, Schema]:
+def build_components(table: Table) -> dict[str, Schema]:
     """What its operations read and write, each type with all that is in it.
 
     What is written has those fields, too, that have a default; so they are required where it is only written.
     """
-    read, written = [one for one in table.components.values() if not isinstance(one, dict)], list[Any]()
+    read_types, written_types = [one for one in table.components.values() if not isinstance(one, dict)], list[Any]()
     for row in table.operations:
-        answers = row.answers.values() if isinstance(row.answers, dict) else [row.answers]
-        read.append(row.takes)
-        written += answers
-    read, written = _types(read), _types([*written, table.error])
-    _, found = msgspec.json.schema_components([*read, *written], ref_template=_REF)
-    _, of_requests = msgspec.json.schema_components(read)
-    for name in found.keys() - of_requests.keys():
-        properties, required = found[name].get("properties", {}), found[name].get("required", ())
-        found[name]["required"] = [name for name, one in properties.items() if name in required or "default" in one]
-    made = {_name(table, name): _renamed(table, schema) for name, schema in found.items()}
+        answers = row.response_body.values() if isinstance(row.response_body, dict) else [row.response_body]
+        read_types.append(row.request_body)
+        written_types += answers
+    read_types, written_types = _flatten_types(read_types), _flatten_types([*written_types, table.error_body])
+    _, schemas = msgspec.json.schema_components([*read_types, *written_types], ref_template=_REF)
+    _, request_schemas = msgspec.json.schema_components(read_types)
+    for name in schemas.keys() - request_schemas.keys():
+        properties, required = schemas[name].get("properties", {}), schemas[name].get("required", ())
+        schemas[name]["required"] = [name for name, one in properties.items() if name in required or "default" in one]
+    result = {_component_name(table, name): _rename_references(table, schema) for name, schema in schemas.items()}
     for name, one in table.components.items():
-        if isinstance(one, dict) or name not in found:
-            made[_name(table, name)] = one if isinstance(one, dict) else _schema(table, one)
-    if table.amend is not None:
-        table.amend(made)
-    return made
+        if isinstance(one, dict) or name not in schemas:
+            result[_component_name(table, name)] = one if isinstance(one, dict) else _schema(table, one)
+    if table.amend_components is not None:
+        table.amend_components(result)
+    return result
 
 
-def _types(given: list[Any]) -> list[Any]:
-    each = [one for several in given for one in (several if isinstance(several, tuple) else [several])]
-    return [one for one in each if one is not None and not isinstance(one, str | dict)]
+def _flatten_types(types: list[Any]) -> list[Any]:
+    flat = [one for item in types for one in (item if isinstance(item, tuple) else [item])]
+    return [one for one in flat if one is not None and not isinstance(one, str | dict)]

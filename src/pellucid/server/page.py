@@ -3,7 +3,7 @@
 * What can be asked for is what stands in a table, made when the server starts: no path of the file system comes out of
   a request.
 * `/` is the page for who prefers HTML, and the JSON index for who does not (programs); `/c/{conversation}` is the page.
-  So are `/spaces` and `/spaces/{name}` (`Page.beside`): nobody is asked who they are before they see it.
+  So are `/spaces` and `/spaces/{name}` (`Page.negotiate`): nobody is asked who they are before they see it.
 * Every file has a strong ETag for each of its encodings. Files with a hash in their name never change; the rest is
   asked after each time.
 * The page may run its own scripts and speak to its own server, and that is all (`SECURITY`).
@@ -30,8 +30,8 @@ from starlette.types import ASGIApp
 from ..asgi import http
 from ..errors import ErrorInfo, RequestError
 from ..protocols import chat
-from .access.errors import Header
-from .exchange import Door, Endpoint, Exchange
+from .access.errors import HTTPHeader
+from .exchange import Endpoint, Exchange, Handler
 from .routing import route
 
 ENCODINGS = ("br", "gzip", "identity")
@@ -40,24 +40,24 @@ ENCODINGS = ("br", "gzip", "identity")
 
 def prefers_html(accept: str | None) -> bool:
     """Whether HTML is wanted more than JSON. Who takes anything is a program."""
-    wanted = dict(_weights(accept or ""))
+    qualities = dict(_parse_qualities(accept or ""))
 
     def quality(media: str) -> float:
         ranges = (media, f"{media.partition('/')[0]}/*", "*/*")
-        return next((wanted[one] for one in ranges if one in wanted), 0.0)
+        return next((qualities[one] for one in ranges if one in qualities), 0.0)
 
     return quality("text/html") > quality("application/json")
 
 
-def encoding_of(accept: str | None, there: Iterable[str]) -> str:
+def choose_encoding(accept: str | None, available: Iterable[str]) -> str:
     """The encoding to answer in, of those that are there (`identity` always is)."""
-    wanted = {"identity": 1e-4, **dict(_weights(accept or ""))}
-    rest = wanted.get("*", 0.0)
-    best = max((name for name in ENCODINGS if name in there), key=lambda name: wanted.get(name, rest))
-    return best if wanted.get(best, rest) > 0 else "identity"
+    qualities = {"identity": 1e-4, **dict(_parse_qualities(accept or ""))}
+    default_quality = qualities.get("*", 0.0)
+    best = max((name for name in ENCODINGS if name in available), key=lambda name: qualities.get(name, default_quality))
+    return best if qualities.get(best, default_quality) > 0 else "identity"
 
 
-def matches(if_none_match: str | None, etag: str) -> bool:
+def etag_matches(if_none_match: str | None, etag: str) -> bool:
     """Whether the client has it already."""
     if if_none_match is None:
         return False
@@ -65,7 +65,7 @@ def matches(if_none_match: str | None, etag: str) -> bool:
     return any(tag in (etag, "*") for tag in tags)
 
 
-def _weights(header: str) -> Iterator[tuple[str, float]]:
+def _parse_qualities(header: str) -> Iterator[tuple[str, float]]:
     for entry in header.lower().split(","):
         name, *parameters = (piece.strip() for piece in entry.split(";"))
         quality = next((value[2:] for value in parameters if value.startswith("q=")), "1")
@@ -85,7 +85,7 @@ _CSP = (
 )
 _UNUSED = ("accelerometer", "camera", "display-capture", "geolocation", "gyroscope", "microphone", "payment", "usb")
 
-SECURITY: list[Header] = [
+SECURITY: list[HTTPHeader] = [
     (b"content-security-policy", _CSP.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -110,12 +110,12 @@ _TYPES = {
     "woff": "font/woff",
     "ttf": "font/ttf",
 }
-_PACKED = {"png", "woff2", "woff"}
+_COMPRESSED_TYPES = {"png", "woff2", "woff"}
 """What holds nothing that could be made smaller."""
 
-_HASHED = re.compile(r"assets/.+-(?=[^.]*[A-Z0-9])[A-Za-z0-9_-]{8}\.\w+")
+_HASHED_NAME = re.compile(r"assets/.+-(?=[^.]*[A-Z0-9])[A-Za-z0-9_-]{8}\.\w+")
 """As the build names files; a word of eight letters is no hash."""
-_MIN_GAIN = 0.95
+_MAX_COMPRESSED_RATIO = 0.95
 
 
 class File(NamedTuple):
@@ -124,7 +124,7 @@ class File(NamedTuple):
     content_type: str
     etag: str
     """Of the file as it is, without quotes; an encoding is added to it."""
-    cache: bytes
+    cache_control: bytes
     bodies: dict[str, bytes]
     """By encoding; `identity` is the file as it is."""
 
@@ -134,16 +134,24 @@ Files = dict[str, File]
 
 def read_files(root: Traversable) -> Files:
     """All that is served, by its path under `/`. Empty where there is no page."""
-    found = dict(_walk(root)) if root.is_dir() else {}
+    data_by_name = dict(_walk(root)) if root.is_dir() else {}
     return {
-        name: _file(name, data, {code: found[name + end] for code, end in _BESIDE.items() if name + end in found})
-        for name, data in found.items()
-        if not name.endswith(tuple(_BESIDE.values()))
+        name: _load_file(
+            name,
+            data,
+            {
+                encoding: data_by_name[name + suffix]
+                for encoding, suffix in _COMPRESSED_SUFFIXES.items()
+                if name + suffix in data_by_name
+            },
+        )
+        for name, data in data_by_name.items()
+        if not name.endswith(tuple(_COMPRESSED_SUFFIXES.values()))
     }
 
 
 @cache
-def built() -> Files:
+def built_files() -> Files:
     """The page that this package was shipped with."""
     return read_files(files("pellucid") / "web")
 
@@ -159,67 +167,78 @@ class Page:
         if INDEX in self._files:
             await self._send(exchange, self._files[INDEX])
         else:
-            await notice(exchange, NOT_BUILT)
+            await send_notice(exchange, NOT_BUILT)
 
     async def file(self, exchange: Exchange) -> None:
         """Whatever else stands in the table. Raises `RequestError` (not_found)."""
-        found = self._files.get(exchange.scope["path"][1:])
-        if found is None:
+        file = self._files.get(exchange.scope["path"][1:])
+        if file is None:
             path = exchange.scope["path"]
             raise RequestError(f"the page has no file {path}", kind="not_found", code="no_such_file")
-        await self._send(exchange, found)
+        await self._send(exchange, file)
 
-    def beside(self, door: ASGIApp) -> ASGIApp:
+    def negotiate(self, endpoint: ASGIApp) -> ASGIApp:
         """What a path answers at which a program finds `door`, and whoever prefers HTML the page."""
-        shell = _door(self.index)
+        page_endpoint = _page_endpoint(self.index)
 
-        async def either(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-            async def negotiated(message: http.Message) -> None:
+        async def serve(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
+            async def send_with_vary(message: http.Message) -> None:
                 if message["type"] == "http.response.start":
                     message = {**message, "headers": [*message["headers"], (b"vary", b"accept")]}
                 await send(message)
 
             if prefers_html(http.header(scope, "accept")):
-                await shell(scope, receive, send)
+                await page_endpoint(scope, receive, send)
             else:
-                await door(scope, receive, negotiated)
+                await endpoint(scope, receive, send_with_vary)
 
-        return either
+        return serve
 
     def routes(self) -> list[BaseRoute]:
         """All but `/`, which is also the JSON index's."""
-        beside = (name for name in self._files if name != INDEX and not name.startswith("assets/"))
+        root_files = (name for name in self._files if name != INDEX and not name.startswith("assets/"))
         return [
-            route("/c/{conversation_id}", {"GET": _door(self.index)}),
-            route("/assets/{name:path}", {"GET": _door(self.file)}),
-            *(route(f"/{name}", {"GET": _door(self.file)}) for name in beside),
+            route("/c/{conversation_id}", {"GET": _page_endpoint(self.index)}),
+            route("/assets/{name:path}", {"GET": _page_endpoint(self.file)}),
+            *(route(f"/{name}", {"GET": _page_endpoint(self.file)}) for name in root_files),
         ]
 
-    async def _send(self, exchange: Exchange, found: File) -> None:
-        code = encoding_of(exchange.header("accept-encoding"), found.bodies)
-        etag = f'"{found.etag}"' if code == "identity" else f'"{found.etag}-{code}"'
-        headers = [(b"etag", etag.encode()), (b"cache-control", found.cache), *SECURITY, *exchange.headers]
+    async def _send(self, exchange: Exchange, file: File) -> None:
+        encoding = choose_encoding(exchange.request_header("accept-encoding"), file.bodies)
+        etag = f'"{file.etag}"' if encoding == "identity" else f'"{file.etag}-{encoding}"'
+        headers = [
+            (b"etag", etag.encode()),
+            (b"cache-control", file.cache_control),
+            *SECURITY,
+            *exchange.response_headers,
+        ]
         # Only what `/` is depends on the types that are taken.
-        html = found.content_type.startswith("text/html")
-        headers.append((b"vary", b"accept, accept-encoding" if html else b"accept-encoding"))
-        exchange.started = True
-        if matches(exchange.header("if-none-match"), etag):
-            exchange.watch.status = 304
+        is_html = file.content_type.startswith("text/html")
+        headers.append((b"vary", b"accept, accept-encoding" if is_html else b"accept-encoding"))
+        exchange.response_started = True
+        if etag_matches(exchange.request_header("if-none-match"), etag):
+            exchange.telemetry.status = 304
             await exchange.send({"type": "http.response.start", "status": 304, "headers": headers})
             await exchange.send({"type": "http.response.body"})
             return
-        if code != "identity":
-            headers.append((b"content-encoding", code.encode()))
-        exchange.watch.status = 200
-        await http.send_body(exchange.send, 200, found.bodies[code], found.content_type, headers)
+        if encoding != "identity":
+            headers.append((b"content-encoding", encoding.encode()))
+        exchange.telemetry.status = 200
+        await http.send_body(exchange.send, 200, file.bodies[encoding], file.content_type, headers)
 
 
-async def notice(exchange: Exchange, error: ErrorInfo, more: list[Header] | None = None) -> None:
+async def send_notice(exchange: Exchange, error: ErrorInfo, extra_headers: list[HTTPHeader] | None = None) -> None:
     """What was wrong: as a page for people, and as an error for programs."""
-    headers = [*SECURITY, (b"cache-control", b"no-store"), (b"vary", b"accept"), *exchange.headers, *(more or [])]
-    status = exchange.watch.status = chat.status_of(error)
-    exchange.started = True
-    if not prefers_html(exchange.header("accept")):
+    headers = [
+        *SECURITY,
+        (b"cache-control", b"no-store"),
+        (b"vary", b"accept"),
+        *exchange.response_headers,
+        *(extra_headers or []),
+    ]
+    status = exchange.telemetry.status = chat.status_of(error)
+    exchange.response_started = True
+    if not prefers_html(exchange.request_header("accept")):
         await http.send_json(exchange.send, status, chat.error_body(error), headers)
         return
     text = (
@@ -230,36 +249,36 @@ async def notice(exchange: Exchange, error: ErrorInfo, more: list[Header] | None
     await http.send_body(exchange.send, status, text.encode(), "text/html; charset=utf-8", headers)
 
 
-def _door(endpoint: Endpoint) -> Door:
-    return Door(endpoint, chat, protocol="page")
+def _page_endpoint(handler: Handler) -> Endpoint:
+    return Endpoint(handler, chat, protocol="page")
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
 
-_BESIDE = {"br": ".br", "gzip": ".gz"}
+_COMPRESSED_SUFFIXES = {"br": ".br", "gzip": ".gz"}
 """How the file is called that holds another one, packed."""
 
 
-def _walk(folder: Traversable, at: str = "") -> Iterator[tuple[str, bytes]]:
+def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.name.startswith((".", "__")):
             continue
         if entry.is_dir():
-            yield from _walk(entry, f"{at}{entry.name}/")
+            yield from _walk(entry, f"{prefix}{entry.name}/")
         else:
-            yield at + entry.name, entry.read_bytes()
+            yield prefix + entry.name, entry.read_bytes()
 
 
-def _file(name: str, data: bytes, packed: dict[str, bytes]) -> File:
-    ending = name.rpartition(".")[2]
-    if "gzip" not in packed and ending not in _PACKED:
-        packer = zlib.compressobj(9, wbits=31)
-        packed["gzip"] = packer.compress(data) + packer.flush()
-    smaller = {code: body for code, body in packed.items() if len(body) < len(data) * _MIN_GAIN}
-    forever = _HASHED.fullmatch(name) is not None
+def _load_file(name: str, data: bytes, compressed: dict[str, bytes]) -> File:
+    extension = name.rpartition(".")[2]
+    if "gzip" not in compressed and extension not in _COMPRESSED_TYPES:
+        compressor = zlib.compressobj(9, wbits=31)
+        compressed["gzip"] = compressor.compress(data) + compressor.flush()
+    smaller = {encoding: body for encoding, body in compressed.items() if len(body) < len(data) * _MAX_COMPRESSED_RATIO}
+    is_immutable = _HASHED_NAME.fullmatch(name) is not None
     return File(
-        content_type=_TYPES.get(ending, "application/octet-stream"),
+        content_type=_TYPES.get(extension, "application/octet-stream"),
         etag=sha256(data).hexdigest()[:32],
-        cache=b"public, max-age=31536000, immutable" if forever else b"no-cache",
+        cache_control=b"public, max-age=31536000, immutable" if is_immutable else b"no-cache",
         bodies={**smaller, "identity": data},
     )

@@ -11,9 +11,9 @@ from starlette.routing import BaseRoute
 from .. import __version__
 from ..errors import RequestError
 from ..protocols import openresponses
-from .access.policy import visible
-from .exchange import Door, Endpoint, Exchange
-from .page import Page, built, prefers_html
+from .access.policy import visible_models
+from .exchange import Endpoint, Exchange, Handler
+from .page import Page, built_files, prefers_html
 from .routing import STRING, Operation, Schema, Table, parameter
 from .services import Services
 
@@ -40,109 +40,124 @@ class Index(msgspec.Struct):
     speaks: list[str]
 
 
-class Plain:
+class MetaHandlers:
     """The endpoints. `document` is what `/openapi.json` answers."""
 
-    def __init__(self, services: Services, spoken: list[str], document: dict[str, Any], page: Page | None) -> None:
+    def __init__(
+        self, services: Services, advertised_routes: list[str], document: dict[str, Any], page: Page | None
+    ) -> None:
         self._services = services
-        self._spoken = [*spoken, "GET /v1/models", "GET /openapi.json"]
+        self._advertised_routes = [*advertised_routes, "GET /v1/models", "GET /openapi.json"]
         self._document = document
         self._page = page
 
-    def _entry(self, name: str) -> Model:
+    def _model_entry(self, name: str) -> Model:
         origin = self._services.catalog.find(name)[1].origin
-        return Model(id=name, created=self._services.started, owned_by=origin.provider)
+        return Model(id=name, created=self._services.started_at, owned_by=origin.provider)
 
     async def models(self, exchange: Exchange) -> None:
-        names = visible(exchange.principal, self._services.catalog.names())
-        await exchange.answer(Models(data=[self._entry(name) for name in names]))
+        names = visible_models(exchange.principal, self._services.catalog.names())
+        await exchange.send_json(Models(data=[self._model_entry(name) for name in names]))
 
     async def model(self, exchange: Exchange) -> None:
-        name = exchange.params["id"]
+        name = exchange.path_params["id"]
         exchange.principal.policy.check_model(name)
         if name not in self._services.catalog.names():
             raise RequestError(
                 f"there is no model {name!r} by name here", kind="not_found", code="model_not_found", param="model"
             )
-        await exchange.answer(self._entry(name))
+        await exchange.send_json(self._model_entry(name))
 
     async def index(self, exchange: Exchange) -> None:
         if self._page is not None:
-            if prefers_html(exchange.header("accept")):
+            if prefers_html(exchange.request_header("accept")):
                 await self._page.index(exchange)
                 return
-            exchange.headers.append((b"vary", b"accept"))
-        await exchange.answer(Index(__version__, self._spoken))
+            exchange.response_headers.append((b"vary", b"accept"))
+        await exchange.send_json(Index(__version__, self._advertised_routes))
 
     async def health(self, exchange: Exchange) -> None:
-        await exchange.answer(Status("ok"))
+        await exchange.send_json(Status("ok"))
 
     async def ready(self, exchange: Exchange) -> None:
-        if self._services.leaving:
-            await exchange.answer(Status("stopping"), 503)
+        if self._services.is_draining:
+            await exchange.send_json(Status("stopping"), 503)
             return
-        missing = await self._services.check()
-        if missing is None:
-            await exchange.answer(Status("ready"))
+        reason = await self._services.missing_dependency()
+        if reason is None:
+            await exchange.send_json(Status("ready"))
         else:
-            await exchange.answer(Status("loading", missing), 503)
+            await exchange.send_json(Status("loading", reason), 503)
 
     async def openapi(self, exchange: Exchange) -> None:
-        await exchange.answer(self._document)
+        await exchange.send_json(self._document)
 
     async def metrics(self, exchange: Exchange) -> None:
         assert self._services.telemetry.metrics is not None
-        text, content_type = self._services.telemetry.metrics.text(exchange.header("accept") or "")
-        await exchange.answer_with(text, content_type)
+        text, content_type = self._services.telemetry.metrics.exposition(exchange.request_header("accept") or "")
+        await exchange.send_text(text, content_type)
 
 
-def _json(description: str, component: str) -> Schema:
+def _json_response(description: str, component: str) -> Schema:
     schema = {"$ref": f"#/components/schemas/{component}"}
     return {"description": description, "content": {"application/json": {"schema": schema}}}
 
 
-_REFUSED = (401, 403, 429, 500, 503)
+_ERROR_STATUSES = (401, 403, 429, 500, 503)
 """What the door itself may answer, and faults."""
 _METRICS = Operation(
-    *("GET", "/metrics", Plain.metrics, "metrics", "What is measured, for Prometheus"),
+    *("GET", "/metrics", MetaHandlers.metrics, "metrics", "What is measured, for Prometheus"),
     {media: {"schema": STRING} for media in ("text/plain", "application/openmetrics-text")},
-    refuses=_REFUSED,
-    more={404: _json("The operator has them off", "ErrorBody")},
+    error_statuses=_ERROR_STATUSES,
+    extra_responses={404: _json_response("The operator has them off", "ErrorBody")},
 )
 TABLE = Table(
     [
-        Operation("GET", "/v1/models", Plain.models, "listModels", "The models there are", Models, refuses=_REFUSED),
         Operation(
-            *("GET", "/v1/models/{id:path}", Plain.model, "getModel", "One model", Model), refuses=(*_REFUSED, 404)
+            "GET",
+            "/v1/models",
+            MetaHandlers.models,
+            "listModels",
+            "The models there are",
+            Models,
+            error_statuses=_ERROR_STATUSES,
         ),
         Operation(
-            *("GET", "/", Plain.index, "index", "What this server speaks; to a browser, the chat's page", Index),
-            pages=(200, 503),
-            more={503: {"description": "The page was not built"}},
+            *("GET", "/v1/models/{id:path}", MetaHandlers.model, "getModel", "One model", Model),
+            error_statuses=(*_ERROR_STATUSES, 404),
+        ),
+        Operation(
+            *("GET", "/", MetaHandlers.index, "index", "What this server speaks; to a browser, the chat's page", Index),
+            page_statuses=(200, 503),
+            extra_responses={503: {"description": "The page was not built"}},
             security=(),
         ),
-        Operation("GET", "/health", Plain.health, "health", "The process is alive", Status, security=()),
+        Operation("GET", "/health", MetaHandlers.health, "health", "The process is alive", Status, security=()),
         Operation(
-            *("GET", "/ready", Plain.ready, "ready", "Whether requests can be served", Status),
-            more={503: _json("Not yet, and why", "Status")},
+            *("GET", "/ready", MetaHandlers.ready, "ready", "Whether requests can be served", Status),
+            extra_responses={503: _json_response("Not yet, and why", "Status")},
             security=(),
         ),
-        Operation("GET", "/openapi.json", Plain.openapi, "openapi", "This document", dict[str, Any], security=()),
+        Operation(
+            "GET", "/openapi.json", MetaHandlers.openapi, "openapi", "This document", dict[str, Any], security=()
+        ),
         _METRICS,
     ],
-    refuses=(500,),
-    names={"id": parameter("id", "path", "Its name, which may have slashes in it.")},
+    error_statuses=(500,),
+    path_parameters={"id": parameter("id", "path", "Its name, which may have slashes in it.")},
 )
 
 
-def routes(services: Services, spoken: list[str], document: dict[str, Any]) -> list[BaseRoute]:
-    page = Page(built()) if services.config.server.page else None
+def routes(services: Services, advertised_routes: list[str], document: dict[str, Any]) -> list[BaseRoute]:
+    page = Page(built_files()) if services.config.server.page else None
     telemetry = services.config.telemetry
 
-    def door(row: Operation, endpoint: Endpoint) -> Door:
-        public = row.security == () or (row is _METRICS and telemetry.metrics_open)
-        return Door(endpoint, openresponses, None if public else lambda: services.guard, "plain")
+    def make_endpoint(row: Operation, handler: Handler) -> Endpoint:
+        is_public = row.security == () or (row is _METRICS and telemetry.metrics_open)
+        return Endpoint(handler, openresponses, None if is_public else lambda: services.guard, "plain")
 
-    served = [row for row in TABLE.operations if row is not _METRICS or telemetry.metrics]
-    made = TABLE._replace(operations=served).routes([Plain(services, spoken, document, page)], door)
-    return [*made, *(page.routes() if page is not None else [])]
+    operations = [row for row in TABLE.operations if row is not _METRICS or telemetry.metrics]
+    meta_routes = TABLE._replace(operations=operations).routes(
+        [MetaHandlers(services, advertised_routes, document, page)], make_endpoint
+    )
+    return [*meta_routes, *(page.routes() if page is not None else [])]

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from ..asgi.http import warned
-from ..conversation import joined
-from ..models import Asked
+from ..conversation import join_messages
+from ..models import ChatModel
 from ..parts import (
     CompactionPart,
     ModelMessage,
@@ -35,41 +35,41 @@ from ..parts import (
 from ..protocols.client_protocols import ClientRequest
 from ..run import Mint
 from ..runs import RunSource
-from ..runs.server_tools import NamedServers
-from ..sealing import Sealed, attach, opener
+from ..runs.server_tools import RequestServers
+from ..sealing import Sealed, attach, make_opener
 from ..settings import ModelCall
 from ..storage import StoredResponse
 from ..tools import AnyTool
-from ..view import Reader, View
+from ..view import View, Viewer
 from .exchange import Exchange
-from .services import Services, definitions
+from .services import Services, tool_definitions
 
-LEAD = "This is what was said before, told again in less:\n\n"
+COMPACTION_PREAMBLE = "This is what was said before, told again in less:\n\n"
 
 
-def told(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+def compactions_as_user_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """The conversation, in which compactions of ours are words of the user's."""
-    return joined(*(_told(message) for message in messages))
+    return join_messages(*(_split_compactions(message) for message in messages))
 
 
-def _told(message: ModelMessage) -> list[ModelMessage]:
-    if not isinstance(message, ModelResponse) or not any(map(_ours, message.parts)):
+def _split_compactions(message: ModelMessage) -> list[ModelMessage]:
+    if not isinstance(message, ModelResponse) or not any(map(_is_own_compaction, message.parts)):
         return [message]
-    out: list[ModelMessage] = []
+    messages: list[ModelMessage] = []
     rest: list[ModelResponsePart] = []
     for part in message.parts:
-        if not _ours(part):
+        if not _is_own_compaction(part):
             rest.append(part)
             continue
         if rest:
-            out.append(replace(message, parts=rest))
+            messages.append(replace(message, parts=rest))
             rest = []
         assert isinstance(part, CompactionPart)
-        out.append(ModelRequest([UserPromptPart(f"{LEAD}{part.content}")]))
-    return [*out, replace(message, parts=rest)] if rest else out
+        messages.append(ModelRequest([UserPromptPart(f"{COMPACTION_PREAMBLE}{part.content}")]))
+    return [*messages, replace(message, parts=rest)] if rest else messages
 
 
-def _ours(part: ModelResponsePart) -> bool:
+def _is_own_compaction(part: ModelResponsePart) -> bool:
     return (
         isinstance(part, CompactionPart)
         and bool(part.content)
@@ -78,7 +78,7 @@ def _ours(part: ModelResponsePart) -> bool:
     )
 
 
-class Prepared:
+class PreparedRequest:
     """One request. `prepare` makes it."""
 
     def __init__(
@@ -86,12 +86,12 @@ class Prepared:
         services: Services,
         exchange: Exchange,
         request: ClientRequest,
-        name: str,
-        model: Asked,
+        model_name: str,
+        model: ChatModel,
         mint: Mint,
         tools: Sequence[AnyTool],
     ) -> None:
-        self.name = name
+        self.model_name = model_name
         """The model's public name."""
         self.model = model
         self.mint = mint
@@ -104,102 +104,107 @@ class Prepared:
         self._request = request
 
     @property
-    def reader(self) -> Reader:
-        return self._exchange.reader
+    def viewer(self) -> Viewer:
+        return self._exchange.viewer
 
-    def opened(
+    def unseal(
         self,
         messages: Sequence[ModelMessage],
         *,
-        thread: str | None = None,
-        fits: Callable[[SealedPart, Sealed], bool] | None = None,
+        thread_id: str | None = None,
+        matches_part: Callable[[SealedPart, Sealed], bool] | None = None,
     ) -> list[ModelMessage]:
         """The messages without sealed parts. Raises `SealError`, with its place.
 
         `thread`: what they were bound to. `fits`: whether what was opened is for the entity that it stands at.
         """
         if not any(
-            isinstance(p, SealedPart) for said in messages if isinstance(said, ModelResponse) for p in said.parts
+            isinstance(p, SealedPart)
+            for message in messages
+            if isinstance(message, ModelResponse)
+            for p in message.parts
         ):
             return list(messages)
-        sealer = self._services.sealer.of(self._exchange.principal.owner, thread)
-        attached = attach(messages, opener(sealer.open, self._request.place_of, fits))
+        sealer = self._services.sealer.for_tenant(self._exchange.principal.owner, thread_id)
+        attached = attach(messages, make_opener(sealer.open, self._request.token_path, matches_part))
         self.warnings += attached.warnings(self.model.origin)
         return attached.messages
 
-    def call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:
+    def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:
         """What to ask the model, with these tools beside the caller's own; by default, with this server's."""
-        call = self._request.call(told(messages), definitions(self.tools if tools is None else tools))
-        most = self._exchange.principal.policy.output_tokens(call.settings.get("max_tokens"))
-        if most is not None:
-            call = replace(call, settings={**call.settings, "max_tokens": most})
+        call = self._request.call(
+            compactions_as_user_messages(messages), tool_definitions(self.tools if tools is None else tools)
+        )
+        limit = self._exchange.principal.policy.output_token_limit(call.settings.get("max_tokens"))
+        if limit is not None:
+            call = replace(call, settings={**call.settings, "max_tokens": limit})
         if call.settings:
             self.warnings += self.model.warnings(call)
         return call
 
-    def offered(self, call: ModelCall, tools: Sequence[AnyTool] | None = None) -> list[AnyTool]:
+    def executable_tools(self, call: ModelCall, tools: Sequence[AnyTool] | None = None) -> list[AnyTool]:
         """Those of the tools that are called here, should the model call them."""
         # A model may call what it was told not to; that is nothing to be carried out here.
         names = {tool.name for tool in call.tools} if call.tool_choice.mode != "none" else set()
-        names -= set(self._request.own_tools)
+        names -= set(self._request.client_tools)
         return [tool for tool in (self.tools if tools is None else tools) if tool.name in names]
 
-    def run(
+    def create_run(
         self,
         call: ModelCall,
         tools: Sequence[AnyTool] | None = None,
         *,
-        model: Asked | None = None,
-        seals: bool,
-        thread: str | None = None,
-        servers: NamedServers | None = None,
+        model: ChatModel | None = None,
+        with_seals: bool,
+        thread_id: str | None = None,
+        mcp_servers: RequestServers | None = None,
         stored_as: StoredResponse | None = None,
     ) -> RunSource:
-        """The call, to be driven by whoever serves it (see `Services.run`). `model` stands in for the one that was
+        """The call, to be driven by whoever serves it (see `Services.create_run`). `model` stands in for the one that was
         asked for."""
-        reader = self.reader
-        return self._services.run(
+        viewer = self.viewer
+        return self._services.create_run(
             model or self.model,
             call,
             self.mint,
             self._exchange.principal,
-            tools=self.offered(call, tools),
-            servers=servers,
-            seals=seals,
-            thread=thread,
-            summaries=self._request.wants_summaries if reader.view == "raw" else "summary" in reader.rule.forms,
+            tools=self.executable_tools(call, tools),
+            mcp_servers=mcp_servers,
+            with_seals=with_seals,
+            thread_id=thread_id,
+            with_summaries=self._request.wants_summaries if viewer.view == "raw" else "summary" in viewer.rule.forms,
             max_tool_calls=self._request.max_tool_calls,
             stored_as=stored_as,
-            watch=self._exchange.watch,
+            telemetry=self._exchange.telemetry,
         )
 
-    def warn(self) -> None:
+    def add_warning_headers(self) -> None:
         """Tell the warnings with whatever is answered."""
-        self._exchange.headers += warned(self.warnings)
+        self._exchange.response_headers += warned(self.warnings)
 
 
 async def prepare(
     services: Services,
     exchange: Exchange,
     request: ClientRequest,
-    asked: str | None,
+    requested_model: str | None,
     mint: Mint,
     *,
-    unasked: View = "raw",
-    summaries: bool = True,
-) -> Prepared:
+    default_view: View = "raw",
+    with_summaries: bool = True,
+) -> PreparedRequest:
     """Look it up. Raises `PellucidError`.
 
     `asked`: the model, None for the default. `unasked`: the view of who asks for none by the ways that all protocols
     have in common. `summaries`: whether who sees raw reasoning takes our summaries, where there are any.
     """
     policy = exchange.principal.policy
-    if asked is not None:
-        policy.check_model(asked)
-    name, model = services.catalog.find(asked)
+    if requested_model is not None:
+        policy.check_model(requested_model)
+    name, model = services.catalog.find(requested_model)
     policy.check_model(name)
-    exchange.watch.model = name
-    exchange.reader = exchange.reads(services.catalog.most(name), unasked, summaries=summaries)
+    exchange.telemetry.model = name
+    exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
     # What is over its limits costs nothing more than this.
-    exchange.headers += await services.guard.spend(exchange.principal)
-    return Prepared(services, exchange, request, name, model, mint, await services.tools_for(exchange.principal))
+    exchange.response_headers += await services.guard.spend(exchange.principal)
+    return PreparedRequest(services, exchange, request, name, model, mint, await services.tools_for(exchange.principal))

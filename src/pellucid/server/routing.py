@@ -46,20 +46,20 @@ class Operation(NamedTuple):
 
     method: str
     path: str
-    endpoint: Callable[..., Awaitable[None]]
-    id: str
+    handler: Callable[..., Awaitable[None]]
+    operation_id: str
     summary: str
-    answers: Any = None
+    response_body: Any = None
     parameters: Sequence[Schema] = ()
-    takes: Any = None
-    takes_nothing: bool = False
+    request_body: Any = None
+    is_body_optional: bool = False
     """Whether the body may be left out."""
     status: int = 200
     description: str = "OK"
-    refuses: Sequence[int] | None = None
+    error_statuses: Sequence[int] | None = None
     """None: as the table has it."""
-    pages: Sequence[int] = ()
-    more: Mapping[int, Schema] = {}
+    page_statuses: Sequence[int] = ()
+    extra_responses: Mapping[int, Schema] = {}
     security: Sequence[Schema] | None = None
     """None: as the table has it."""
 
@@ -68,8 +68,8 @@ class Socket(NamedTuple):
     """A WebSocket, which is no operation of OpenAPI's: its path, and the extension that describes it."""
 
     path: str
-    key: str
-    about: Schema
+    extension_name: str
+    extension: Schema
 
 
 class Table(NamedTuple):
@@ -81,34 +81,34 @@ class Table(NamedTuple):
     """
 
     operations: Sequence[Operation]
-    error: Any = ErrorBody
-    refuses: Sequence[int] = ERRORS
-    names: Mapping[str, Schema] = {}
+    error_body: Any = ErrorBody
+    error_statuses: Sequence[int] = ERRORS
+    path_parameters: Mapping[str, Schema] = {}
     sockets: Sequence[Socket] = ()
-    prefix: str = ""
-    renamed: Mapping[str, str] = {}
+    component_prefix: str = ""
+    component_names: Mapping[str, str] = {}
     components: Mapping[str, Any] = {}
-    amend: Callable[[dict[str, Schema]], None] | None = None
+    amend_components: Callable[[dict[str, Schema]], None] | None = None
     security: Sequence[Schema] | None = None
 
-    def routes(self, endpoints: Sequence[object], door: Callable[[Operation, Any], ASGIApp]) -> list[BaseRoute]:
+    def routes(self, handlers: Sequence[object], make_endpoint: Callable[[Operation, Any], ASGIApp]) -> list[BaseRoute]:
         """Its paths. `endpoints` are objects of the classes that the rows name; `door` is what stands before one."""
         paths: dict[str, dict[str, ASGIApp]] = {}
         for row in self.operations:
-            name = row.endpoint.__name__
-            owner = next(one for one in endpoints if getattr(type(one), name, None) is row.endpoint)
-            endpoint = owner if name == "__call__" else getattr(owner, name)
-            paths.setdefault(row.path, {})[row.method] = door(row, endpoint)
+            name = row.handler.__name__
+            instance = next(one for one in handlers if getattr(type(one), name, None) is row.handler)
+            handler = instance if name == "__call__" else getattr(instance, name)
+            paths.setdefault(row.path, {})[row.method] = make_endpoint(row, handler)
         sockets = {socket.path for socket in self.sockets}
-        also = ", and GET as a WebSocket (Upgrade: websocket)"
-        return [route(path, doors, also if path in sockets else "") for path, doors in paths.items()]
+        websocket_hint = ", and GET as a WebSocket (Upgrade: websocket)"
+        return [route(path, endpoints, websocket_hint if path in sockets else "") for path, endpoints in paths.items()]
 
 
-def parameter(name: str, where: str, what: str, type_: Any = str, default: Any = None) -> Schema:
+def parameter(name: str, location: str, description: str, type_: Any = str, default: Any = None) -> Schema:
     """A parameter in the path (which needs it), the query or a header."""
     schema = msgspec.json.schema(type_) | ({} if default is None else {"default": default})
-    required = {"required": True} if where == "path" else {}
-    return {"name": name, "in": where, "description": what, **required, "schema": schema}
+    required = {"required": True} if location == "path" else {}
+    return {"name": name, "in": location, "description": description, **required, "schema": schema}
 
 
 VIEW = parameter(
@@ -125,28 +125,28 @@ def event_stream(component: str) -> Schema:
     return {"text/event-stream": {"schema": STRING, "x-event": event}}
 
 
-class _Methods:
+class _MethodDispatcher:
     """The doors of one path, by method."""
 
-    def __init__(self, path: str, doors: Mapping[str, ASGIApp], also: str) -> None:
+    def __init__(self, path: str, endpoints: Mapping[str, ASGIApp], websocket_hint: str) -> None:
         self._path = path
-        self._doors = dict(doors)
-        if "GET" in doors:
-            self._doors.setdefault("HEAD", doors["GET"])
-        self._allowed = ", ".join(sorted(self._doors))
-        self._takes = self._allowed + also
+        self._endpoints = dict(endpoints)
+        if "GET" in endpoints:
+            self._endpoints.setdefault("HEAD", endpoints["GET"])
+        self._allowed = ", ".join(sorted(self._endpoints))
+        self._allowed_text = self._allowed + websocket_hint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if "watch" in scope:
             scope["watch"].route = self._path
-        door = self._doors.get(scope["method"])
-        if door is None:
-            message = f"{scope['method']} is not allowed on {scope['path']}; it takes {self._takes}"
+        endpoint = self._endpoints.get(scope["method"])
+        if endpoint is None:
+            message = f"{scope['method']} is not allowed on {scope['path']}; it takes {self._allowed_text}"
             raise HTTPException(405, message, headers={"Allow": self._allowed})
-        await door(scope, receive, send)
+        await endpoint(scope, receive, send)
 
 
-def route(path: str, doors: Mapping[str, ASGIApp], also: str = "") -> Route:
+def route(path: str, endpoints: Mapping[str, ASGIApp], websocket_hint: str = "") -> Route:
     """All that is at one path, so that a request with another method is told every one there is. `also`: what is not
     HTTP among them."""
-    return Route(path, _Methods(path, doors, also))
+    return Route(path, _MethodDispatcher(path, endpoints, websocket_hint))

@@ -23,67 +23,67 @@ from ..asgi.streaming import STOPPING
 from ..egress import EgressPolicy
 from ..envelopes import Envelope, text_of
 from ..errors import PellucidError
-from ..models import Asked
+from ..models import ChatModel
 from ..parts import Usage
 from ..relay import Relay, open_relay
 from ..run import Mint
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
-from ..runs.detached import Detached
-from ..runs.later import settled
-from ..runs.log import unpack
+from ..runs.detached import DetachedRuns
+from ..runs.later import wait_for_background_tasks
+from ..runs.log import unpack_log
 from ..runs.replay import FinishedLog, LiveLog
-from ..runs.server_tools import MCPTurnHandler, NamedServers, ServerTurnHandler
+from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
 from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
-from ..runs.summaries import Spent, SummaryStage, Writer
+from ..runs.summaries import SummaryStage, SummaryWriter, UsageCallback
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
-from ..spaces.runtime.keeper import Pace
+from ..spaces.runtime.keeper import Intervals
 from ..spaces.runtime.spaces import Spaces
 from ..storage import AlreadyStored, Store, StoredResponse, open_store
-from ..telemetry import log, place_of
-from ..tools import AnyTool, RunContext, ServerTools, gather
+from ..telemetry import error_location, log
+from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
 from ..upstream import UpstreamClient
 from .access.guard import Guard
 from .access.policy import Principal
 from .catalog import Catalog
 from .config import Config, RecordConfig
 from .metered import MeterStage
-from .named import functions, mcp_server, recording, seal_keys, summary_writer
-from .observe import RequestWatch, Telemetry, exporting, flush
-from .space_config import put_spaces
+from .named import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
+from .observe import RequestTelemetry, Telemetry, create_tracer_provider, shut_down_tracer_provider
+from .space_config import store_spaces
 
-LONGEST_COMPRESSED = 16_000
+MAX_COMPRESSED_CHARACTERS = 16_000
 """Characters that are read for one such thought, of all that it stands for together."""
 
 
-def compressor(writer: Writer | None) -> Compressor | None:
+def make_compressor(writer: SummaryWriter | None) -> Compressor | None:
     """None: nobody writes here."""
     if writer is None:
         return None
 
-    async def compressed(thoughts: Sequence[Envelope]) -> str:
-        each = LONGEST_COMPRESSED // max(1, len(thoughts))
-        written = await writer.summary("\n\n".join(text_of(thought)[:each] for thought in thoughts))
+    async def compress(thoughts: Sequence[Envelope]) -> str:
+        characters_each = MAX_COMPRESSED_CHARACTERS // max(1, len(thoughts))
+        written = await writer.summarize("\n\n".join(text_of(thought)[:characters_each] for thought in thoughts))
         return written.text or ""
 
-    return compressed
+    return compress
 
 
 SWEEP_SECONDS = 60.0
 
-LOOK_SECONDS = 1.0
+RECORD_CHECK_SECONDS = 1.0
 """Between two looks at whether the record is to be signed."""
 
 CANCEL_SECONDS = 20.0
 """How long a cancellation may take to reach its run, on whichever replica."""
 
-LATER_SECONDS = 5.0
+BACKGROUND_TASK_SECONDS = 5.0
 """How long a server that stops waits for what is still to be done for runs that are over."""
 
 
-class LocalModelService(Asked, Protocol):
+class LocalModelService(ChatModel, Protocol):
     """The embedded model, as the server needs it: it starts, says whether it is ready, and stops."""
 
     async def start(self) -> None: ...
@@ -91,7 +91,7 @@ class LocalModelService(Asked, Protocol):
     async def stop(self) -> None: ...
 
     @property
-    def ready(self) -> bool: ...
+    def is_ready(self) -> bool: ...
 
 
 class Services:
@@ -101,106 +101,109 @@ class Services:
     relay: Relay
     guard: Guard
     sealer: Sealer
-    detached: Detached
+    detached: DetachedRuns
     spaces: Spaces
 
     def __init__(
         self,
         config: Config,
         local: LocalModelService | None,
-        transport: UpstreamClient | None,
-        more: Iterable[Asked],
+        upstream_client: UpstreamClient | None,
+        extra_models: Iterable[ChatModel],
         tracers: TracerProvider | None = None,
     ) -> None:
         self.config = config
         self.local = local
-        self.transport = transport or UpstreamClient(config.limits)
-        self.catalog = Catalog(config, self.transport, local, more)
-        self.writer = summary_writer(config, self.catalog, local)
-        self._functions = functions(config)
-        self._mcp = [mcp_server(name, server) for name, server in config.tools.mcp.items()]
+        self.upstream_client = upstream_client or UpstreamClient(config.limits)
+        self.catalog = Catalog(config, self.upstream_client, local, extra_models)
+        self.summary_writer = create_summary_writer(config, self.catalog, local)
+        self._functions = load_functions(config)
+        self._mcp_servers = [create_mcp_server(name, server) for name, server in config.tools.mcp.items()]
         self.egress = EgressPolicy(config.egress.allow)
         self._tool_names: set[str] = set()
         """Of the tools that the operator configured."""
-        self._tracers = tracers or exporting(config.telemetry)
+        self._tracers = tracers or create_tracer_provider(config.telemetry)
         self.telemetry = Telemetry(config.telemetry, self.catalog, self._tracers)
-        self.leaving = False
+        self.is_draining = False
         """Whether the server was told to stop, and those who ask `/ready` are to send nobody any more."""
-        self._closing: float | None = None
-        self._opened = AsyncExitStack()
-        self.started = int(time.time())
+        self._closing_since: float | None = None
+        self._exit_stack = AsyncExitStack()
+        self.started_at = int(time.time())
 
     # --- the server's life -------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        async with AsyncExitStack() as opened:
-            await self._open(opened)
-            self._opened = opened.pop_all()
+        async with AsyncExitStack() as exit_stack:
+            await self._open(exit_stack)
+            self._exit_stack = exit_stack.pop_all()
 
-    async def _open(self, opened: AsyncExitStack) -> None:
+    async def _open(self, exit_stack: AsyncExitStack) -> None:
         """Each with what closes it: the last first, whichever of them fails."""
         config = self.config
-        opened.push_async_callback(asyncio.to_thread, flush, self._tracers)
-        opened.push_async_callback(self.transport.aclose)
-        keys = seal_keys(config)
-        self.sealer = Sealer(keys)
-        self.store = await open_store(config.store_url(), recording=recording(config))
-        opened.push_async_callback(self.store.aclose)
-        recorder = Recorder(self.store, config.record)
+        exit_stack.push_async_callback(asyncio.to_thread, shut_down_tracer_provider, self._tracers)
+        exit_stack.push_async_callback(self.upstream_client.aclose)
+        seal_keys = create_seal_key_source(config)
+        self.sealer = Sealer(seal_keys)
+        self.store = await open_store(config.store_url(), recording=load_recording(config))
+        exit_stack.push_async_callback(self.store.aclose)
+        recorder = CheckpointSigner(self.store, config.record)
         if config.record.enabled:
-            opened.push_async_callback(recorder.last)
+            exit_stack.push_async_callback(recorder.sign_remaining)
         self.relay = await open_relay(config.relay_url())
-        opened.push_async_callback(self.relay.aclose)
+        exit_stack.push_async_callback(self.relay.aclose)
         self.guard = Guard(
             config.access,
             self.store.keys,
             self.relay,
             allow_unauthenticated=config.server.allow_unauthenticated,
-            seal_keys=keys,
+            seal_keys=seal_keys,
         )
-        opened.push_async_callback(self.guard.aclose)
+        exit_stack.push_async_callback(self.guard.aclose)
         await self.guard.start()
-        for server in self._mcp:
-            opened.push_async_callback(server.aclose)
-        opened.push_async_callback(settled, LATER_SECONDS)
+        for server in self._mcp_servers:
+            exit_stack.push_async_callback(server.aclose)
+        exit_stack.push_async_callback(wait_for_background_tasks, BACKGROUND_TASK_SECONDS)
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self.detached = Detached(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
-        self.detached.watch()
-        opened.push_async_callback(self._leave)
-        await put_spaces(self.store, config.spaces, os.environ)
+        self.detached = DetachedRuns(self.store, self.relay, holder=holder, lease_seconds=config.relay.lease_seconds)
+        self.detached.start_watching()
+        exit_stack.push_async_callback(self._finish_background_runs)
+        await store_spaces(self.store, config.spaces, os.environ)
         self.spaces = Spaces(
-            self.store, self.relay, compressor=compressor(self.writer), pace=Pace(roll=config.relay.lease_seconds)
+            self.store,
+            self.relay,
+            compressor=make_compressor(self.summary_writer),
+            intervals=Intervals(presence_seconds=config.relay.lease_seconds),
         )
-        opened.push_async_callback(self.spaces.aclose)
+        exit_stack.push_async_callback(self.spaces.aclose)
         await self.spaces.start()
         sweeper = asyncio.create_task(self._sweep())
-        opened.callback(sweeper.cancel)
+        exit_stack.callback(sweeper.cancel)
         if config.record.enabled:
             signing = asyncio.create_task(recorder.run())
-            opened.callback(signing.cancel)
+            exit_stack.callback(signing.cancel)
         if self.local is not None:
             await self.local.start()
 
-    def close(self) -> None:
+    def begin_shutdown(self) -> None:
         """Nothing new is begun from now on, and what is under way has `shutdown_seconds` left."""
-        self.leaving = True
-        self._closing = time.monotonic()
+        self.is_draining = True
+        self._closing_since = time.monotonic()
 
-    def hurry(self) -> None:
+    def stop_background_runs(self) -> None:
         """What runs in the background is not waited for any longer."""
-        self.detached.hurry(STOPPING)
+        self.detached.stop_all(STOPPING)
 
     @property
-    def closing(self) -> bool:
-        return self._closing is not None
+    def is_closing(self) -> bool:
+        return self._closing_since is not None
 
     async def stop(self) -> None:
-        await self._opened.aclose()
+        await self._exit_stack.aclose()
 
-    async def _leave(self) -> None:
+    async def _finish_background_runs(self) -> None:
         """What runs in the background has what is left of its time."""
-        gone = time.monotonic() - self._closing if self._closing is not None else 0.0
-        await self.detached.aclose(max(0.0, self.config.server.shutdown_seconds - gone), STOPPING)
+        elapsed_seconds = time.monotonic() - self._closing_since if self._closing_since is not None else 0.0
+        await self.detached.aclose(max(0.0, self.config.server.shutdown_seconds - elapsed_seconds), STOPPING)
         if self.local is not None:
             await self.local.stop()
 
@@ -213,16 +216,16 @@ class Services:
             except PellucidError as error:
                 log.warning("cannot take away what has expired: %s", error.info.message)
             except Exception as error:
-                log.error("a fault while taking away what has expired: %s", place_of(error))
+                log.error("a fault while taking away what has expired: %s", error_location(error))
 
-    async def check(self) -> str | None:
+    async def missing_dependency(self) -> str | None:
         """What is missing for requests to be served; None when all is there."""
-        if self.local is not None and not self.local.ready:
+        if self.local is not None and not self.local.is_ready:
             return "the embedded model is loading"
-        for part in (self.store, self.relay):
+        for backend in (self.store, self.relay):
             try:
                 async with asyncio.timeout(5):
-                    await part.check()
+                    await backend.check()
             except TimeoutError:
                 return "what is kept cannot be reached"
             except PellucidError as error:
@@ -234,27 +237,27 @@ class Services:
     async def tools_for(self, principal: Principal) -> list[AnyTool]:
         """The server's tools that this principal may use."""
         # A server's list is kept where it came from, until it changes or the server is gone.
-        listed = await gather(self._functions, self._mcp) if self._mcp else self._functions
+        listed = await collect_tools(self._functions, self._mcp_servers) if self._mcp_servers else self._functions
         self._tool_names.update(tool.name for tool in listed)
         return [tool for tool in listed if principal.policy.allows_tool(tool.name)]
 
     # --- runs --------------------------------------------------------------------------------------------------
 
-    def run(
+    def create_run(
         self,
-        model: Asked,
+        model: ChatModel,
         call: ModelCall,
         mint: Mint,
         principal: Principal,
         *,
         tools: Sequence[AnyTool] = (),
-        servers: NamedServers | None = None,
-        seals: bool = False,
-        thread: str | None = None,
-        summaries: bool = False,
+        mcp_servers: RequestServers | None = None,
+        with_seals: bool = False,
+        thread_id: str | None = None,
+        with_summaries: bool = False,
         max_tool_calls: int | None = None,
         stored_as: StoredResponse | None = None,
-        watch: RequestWatch,
+        telemetry: RequestTelemetry,
     ) -> RunSource:
         """A run that whoever serves it drives.
 
@@ -263,45 +266,52 @@ class Services:
             servers: MCP servers that the request names; the call and the tools are planned when they are connected.
             stored_as: the row of a response that is stored before its end is shown.
         """
-        watched = watch.runs(model, self._tool_names)
+        run_telemetry = telemetry.begin_run(model, self._tool_names)
 
-        def handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
+        def make_turn_handler(call: ModelCall, tools: Sequence[AnyTool]) -> TurnHandler:
             if not tools:
                 return NullTurnHandler()
-            parallel, seconds = call.settings.get("parallel_tool_calls") is not False, self.config.tools.timeout_seconds
-            server = ServerTools(tools, timeout=seconds, parallel=parallel, watch=watched.tool)
+            parallel, timeout_seconds = (
+                call.settings.get("parallel_tool_calls") is not False,
+                self.config.tools.timeout_seconds,
+            )
+            server = ServerToolset(
+                tools, timeout=timeout_seconds, parallel=parallel, observer=run_telemetry.trace_tool_call
+            )
             return ServerTurnHandler(server, server.names, RunContext(principal.owner, model))
 
         stages: list[Stage] = []
-        if seals:
-            stages.append(SealStage(self.sealer.of(principal.owner, thread).seal))
-        if summaries and self.writer is not None:
-            stages.append(SummaryStage(self.writer, self.config.summaries.seconds, self._spent_by(principal)))
-        stages.append(MeterStage(self.guard, principal, watched))
+        if with_seals:
+            stages.append(SealStage(self.sealer.for_tenant(principal.owner, thread_id).seal))
+        if with_summaries and self.summary_writer is not None:
+            stages.append(
+                SummaryStage(self.summary_writer, self.config.summaries.seconds, self._summary_charge(principal))
+            )
+        stages.append(MeterStage(self.guard, principal, run_telemetry))
         if stored_as is not None:
             stages.append(StoreStage(stored_as, self.store))
-        most = self.config.tools.max_calls
+        max_calls = self.config.tools.max_calls
         return LiveRun(
-            watched.model,
+            run_telemetry.model,
             call,
             mint,
-            handler(call, tools) if servers is None else MCPTurnHandler(servers, handler),
+            make_turn_handler(call, tools) if mcp_servers is None else MCPTurnHandler(mcp_servers, make_turn_handler),
             stages=stages,
-            max_tool_calls=min(max_tool_calls or most, most),
+            max_tool_calls=min(max_tool_calls or max_calls, max_calls),
             log_faults=True,
         )
 
-    def _spent_by(self, principal: Principal) -> Spent:
+    def _summary_charge(self, principal: Principal) -> UsageCallback:
         """Whoever has summaries written pays for them, too."""
 
-        async def spent(usage: Usage, characters: int) -> None:
+        async def charge(usage: Usage, characters: int) -> None:
             await self.guard.charge(principal, usage, characters=characters)
 
-        return spent
+        return charge
 
-    def reading(self, row: StoredResponse) -> FinishedLog | LiveLog:
+    def replay(self, row: StoredResponse) -> FinishedLog | LiveLog:
         """What was kept, from its beginning: as it goes on, wherever it is driven, or as it was. `row` with its log."""
-        return FinishedLog(unpack(row.log)) if row.finished else self.detached.follow(row)
+        return FinishedLog(unpack_log(row.log)) if row.is_finished else self.detached.follow(row)
 
     async def cancel(self, row: StoredResponse) -> None:
         """Cancel what runs in the background, on whichever replica, and wait until it has ended."""
@@ -315,15 +325,15 @@ class Services:
         finally:
             await run.stop()
 
-    def expiry(self, principal: Principal) -> float | None:
+    def expires_at(self, principal: Principal) -> float | None:
         """When what is kept now is no longer kept."""
         server, policy = self.config.storage.retention_seconds, principal.policy.retention_seconds
-        terms = [seconds for seconds in (server, policy) if seconds is not None]
-        term = min(terms, default=math.inf)
-        return time.time() + term if term < math.inf else None
+        retentions = [seconds for seconds in (server, policy) if seconds is not None]
+        retention = min(retentions, default=math.inf)
+        return time.time() + retention if retention < math.inf else None
 
 
-class Recorder:
+class CheckpointSigner:
     """Makes checkpoints of what this process recorded: `seconds` after the first of it, or when there are `entries` of
     it; and, as often, of what a replica left that is gone. `run` goes on until it is cancelled; `last` signs what is
     left then."""
@@ -331,52 +341,52 @@ class Recorder:
     def __init__(self, store: Store, config: RecordConfig) -> None:
         self._record = store.record
         self._config = config
-        self._refused = 0
+        self._refused_chains = 0
 
     async def run(self) -> None:
         signed_at = time.monotonic()
         while True:
-            await asyncio.sleep(min(LOOK_SECONDS, self._config.seconds))
-            waited = time.monotonic() - signed_at
-            if waited >= self._config.seconds or self._record.recording.waiting >= self._config.entries:
+            await asyncio.sleep(min(RECORD_CHECK_SECONDS, self._config.seconds))
+            elapsed_seconds = time.monotonic() - signed_at
+            if elapsed_seconds >= self._config.seconds or self._record.recording.unsigned_count >= self._config.entries:
                 await self._sign()
                 signed_at = time.monotonic()
 
-    async def last(self) -> None:
-        if self._record.recording.waiting:
+    async def sign_remaining(self) -> None:
+        if self._record.recording.unsigned_count:
             await self._sign()
 
     async def _sign(self) -> None:
         try:
-            done = await self._record.sign()
+            result = await self._record.sign()
         except AlreadyStored:
             return  # another replica does it at this moment; what it does not see is for the next time
         except PellucidError as error:
             log.warning("cannot sign the record: %s", error.info.message)
             return
         except Exception as error:
-            log.error("a fault while signing the record: %s", place_of(error))
+            log.error("a fault while signing the record: %s", error_location(error))
             return
-        if done.refused > self._refused:
+        if result.refused > self._refused_chains:
             log.error(
                 "%d chains of the record have an end that was written without this gateway's key, and are not signed; "
                 "`pellucid record verify` names them",
-                done.refused,
+                result.refused,
             )
-        self._refused = done.refused
+        self._refused_chains = result.refused
 
 
-class _AnyHeader(msgspec.Struct):
+class _RunHeader(msgspec.Struct):
     protocol: str
 
 
-_any_header = msgspec.json.Decoder(_AnyHeader)
+_header_decoder = msgspec.json.Decoder(_RunHeader)
 
 
 def protocol_of(header: bytes) -> str:
     """In whose protocol a row's header is written; each says it."""
-    return _any_header.decode(header).protocol
+    return _header_decoder.decode(header).protocol
 
 
-def definitions(tools: Sequence[AnyTool]) -> list[ToolDefinition]:
+def tool_definitions(tools: Sequence[AnyTool]) -> list[ToolDefinition]:
     return [tool.definition for tool in tools]

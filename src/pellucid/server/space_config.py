@@ -24,18 +24,18 @@ import msgspec
 from ..envelopes.capability import read_capabilities
 from ..envelopes.envelope import check_participant
 from ..errors import ConfigError, RequestError
-from ..spaces.runtime.making import declare
+from ..spaces.runtime.making import declare_space
 from ..spaces.runtime.settings import SpaceSettings, check_name, check_settings
 from ..storage import AlreadyStored, Store
 from ..telemetry import log
-from .access.config import OWNER_RULE, owner_fits
+from .access.config import OWNER_RULE, is_owner_name
 
-SHORT = 16
+SHORT_TOKEN_CHARACTERS = 16
 """Characters. A shorter token works, and the log says that it can be guessed."""
 
-MAX_TOKEN = 4096
+MAX_TOKEN_CHARACTERS = 4096
 
-USUAL: tuple[str, ...] = (
+DEFAULT_CAPABILITIES: tuple[str, ...] = (
     "chat",
     "chat/*",
     "mcp/*",
@@ -58,8 +58,8 @@ class ParticipantConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """What they may send. By default chats, MCP and reasoning (`USUAL`)."""
 
     @property
-    def may(self) -> list[str | dict[str, Any]]:
-        return list(USUAL) if self.capabilities is None else self.capabilities
+    def granted_capabilities(self) -> list[str | dict[str, Any]]:
+        return list(DEFAULT_CAPABILITIES) if self.capabilities is None else self.capabilities
 
 
 class SpaceConfig(SpaceSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -78,54 +78,60 @@ def check_spaces(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) 
     """Every mistake that shows before a file is opened."""
     mistakes: list[str] = []
     for name, space in spaces.items():
-        at = f"spaces.{name}"
-        mistakes += _mistake(at, partial(check_name, name, at))
-        mistakes += _settings(space.settings, at)
-        if not owner_fits(space.owner):
-            mistakes.append(f"{at}.owner: {OWNER_RULE}")
-        for id, who in space.participants.items():
-            mistakes += _participant(id, who, f"{at}.participants.{id}", environ)
-        mistakes += _shared_tokens(at, space, environ)
+        location = f"spaces.{name}"
+        mistakes += _mistakes_of(location, partial(check_name, name, location))
+        mistakes += _settings_mistakes(space.settings, location)
+        if not is_owner_name(space.owner):
+            mistakes.append(f"{location}.owner: {OWNER_RULE}")
+        for id, participant in space.participants.items():
+            mistakes += _participant_mistakes(id, participant, f"{location}.participants.{id}", environ)
+        mistakes += _shared_token_mistakes(location, space, environ)
     return mistakes
 
 
-def _mistake(at: str, check: Callable[[], object]) -> list[str]:
+def _mistakes_of(location: str, check: Callable[[], object]) -> list[str]:
     """What is wrong, if anything is, with its key."""
     try:
         check()
     except RequestError as error:
         message = error.info.message
-        return [message if message.startswith(at) else f"{at}: {message}"]
+        return [message if message.startswith(location) else f"{location}: {message}"]
     return []
 
 
-def _settings(settings: SpaceSettings, at: str) -> list[str]:
+def _settings_mistakes(settings: SpaceSettings, location: str) -> list[str]:
     """Of each setting its first mistake: one that is wrong does not hide another."""
-    usual, mistakes = SpaceSettings(), []
+    defaults, mistakes = SpaceSettings(), []
     for name in settings.__struct_fields__:
-        alone = msgspec.structs.replace(usual, **{name: getattr(settings, name)})
-        mistakes += _mistake(at, partial(check_settings, alone, at))
+        candidate = msgspec.structs.replace(defaults, **{name: getattr(settings, name)})
+        mistakes += _mistakes_of(location, partial(check_settings, candidate, location))
     return mistakes
 
 
-def _participant(id: str, who: ParticipantConfig, at: str, environ: Mapping[str, str]) -> list[str]:
-    mistakes = _mistake(at, lambda: check_participant(id, at))
-    mistakes += _mistake(at, lambda: read_capabilities(who.may, f"{at}.capabilities"))
-    if (who.token_env is None) == (who.token_file is None):
-        mistakes.append(f"{at}: needs a token_env or a token_file, and one of them only")
-    if who.token_env is not None and not environ.get(who.token_env, "").strip():
-        mistakes.append(f"{at}.token_env: the environment has no {who.token_env}")
+def _participant_mistakes(
+    id: str, participant: ParticipantConfig, location: str, environ: Mapping[str, str]
+) -> list[str]:
+    mistakes = _mistakes_of(location, lambda: check_participant(id, location))
+    mistakes += _mistakes_of(
+        location, lambda: read_capabilities(participant.granted_capabilities, f"{location}.capabilities")
+    )
+    if (participant.token_env is None) == (participant.token_file is None):
+        mistakes.append(f"{location}: needs a token_env or a token_file, and one of them only")
+    if participant.token_env is not None and not environ.get(participant.token_env, "").strip():
+        mistakes.append(f"{location}.token_env: the environment has no {participant.token_env}")
     return mistakes
 
 
-def _shared_tokens(at: str, space: SpaceConfig, environ: Mapping[str, str]) -> list[str]:
+def _shared_token_mistakes(location: str, space: SpaceConfig, environ: Mapping[str, str]) -> list[str]:
     """Within one space a token is one participant's."""
-    seen: dict[str, str] = {}
+    participant_by_token: dict[str, str] = {}
     mistakes = []
-    for id, who in space.participants.items():
-        token = environ.get(who.token_env or "", "").strip()
-        if token and seen.setdefault(token, id) != id:
-            mistakes.append(f"{at}.participants.{id}: has the same token as {seen[token]!r}; each needs their own")
+    for id, participant in space.participants.items():
+        token = environ.get(participant.token_env or "", "").strip()
+        if token and participant_by_token.setdefault(token, id) != id:
+            mistakes.append(
+                f"{location}.participants.{id}: has the same token as {participant_by_token[token]!r}; each needs their own"
+            )
     return mistakes
 
 
@@ -134,55 +140,59 @@ def read_tokens(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -
     mistakes: list[str] = []
     tokens: dict[tuple[str, str], str] = {}
     for name, space in spaces.items():
-        owners: dict[str, str] = {}
-        for id, who in space.participants.items():
-            at = f"spaces.{name}.participants.{id}"
-            token, wrong = _token(who, environ)
-            if wrong is not None:
-                mistakes.append(f"{at}.{wrong}")
-            elif owners.setdefault(token, id) != id:
-                mistakes.append(f"{at}: has the same token as {owners[token]!r}; each needs their own")
+        participant_by_token: dict[str, str] = {}
+        for id, participant in space.participants.items():
+            location = f"spaces.{name}.participants.{id}"
+            token, mistake = _read_token(participant, environ)
+            if mistake is not None:
+                mistakes.append(f"{location}.{mistake}")
+            elif participant_by_token.setdefault(token, id) != id:
+                mistakes.append(
+                    f"{location}: has the same token as {participant_by_token[token]!r}; each needs their own"
+                )
             tokens[name, id] = token
     if mistakes:
         raise ConfigError(mistakes)
     return tokens
 
 
-def _token(who: ParticipantConfig, environ: Mapping[str, str]) -> tuple[str, str | None]:
+def _read_token(participant: ParticipantConfig, environ: Mapping[str, str]) -> tuple[str, str | None]:
     """The token, and what is wrong with it."""
-    if who.token_env is not None:
-        text, at = environ.get(who.token_env, ""), "token_env"
+    if participant.token_env is not None:
+        text, key = environ.get(participant.token_env, ""), "token_env"
     else:
-        at = "token_file"
+        key = "token_file"
         try:
-            text = Path(who.token_file or "").expanduser().read_text("utf-8")
+            text = Path(participant.token_file or "").expanduser().read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            return "", f"{at}: {who.token_file}: {reason}"
+            return "", f"{key}: {participant.token_file}: {reason}"
     text = text.strip()
-    if not text or len(text) > MAX_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
-        return "", f"{at}: a token is 1 to {MAX_TOKEN} ASCII characters without spaces"
+    if not text or len(text) > MAX_TOKEN_CHARACTERS or not text.isascii() or not text.isprintable() or " " in text:
+        return "", f"{key}: a token is 1 to {MAX_TOKEN_CHARACTERS} ASCII characters without spaces"
     return text, None
 
 
-async def put_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> None:
+async def store_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> None:
     """Make the configured spaces what they are to be. Raises `ConfigError`."""
     tokens = read_tokens(spaces, environ)
     mistakes = []
     for name, space in spaces.items():
         for id in space.participants:
-            if len(tokens[name, id]) < SHORT:
+            if len(tokens[name, id]) < SHORT_TOKEN_CHARACTERS:
                 log.warning("the token of %s in the space %s is short: it can be guessed", id, name)
-        before = await store.spaces.get(name)
-        if before is not None and before.origin == "made" and before.owner == space.owner:
+        existing = await store.spaces.get(name)
+        if existing is not None and existing.origin == "made" and existing.owner == space.owner:
             log.info(
                 "the space %s was made by a command: its settings are the configuration's from now on, and who was "
                 "added to it stays",
                 name,
             )
-        participants = {id: (who.may, tokens[name, id]) for id, who in space.participants.items()}
+        participants = {
+            id: (participant.granted_capabilities, tokens[name, id]) for id, participant in space.participants.items()
+        }
         try:
-            await declare(store.spaces, space.owner, name, space.settings, participants)
+            await declare_space(store.spaces, space.owner, name, space.settings, participants)
         except AlreadyStored as error:
             mistakes.append(f"spaces.{name}: {error.info.message}")
     if mistakes:

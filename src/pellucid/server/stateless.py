@@ -14,63 +14,63 @@ from starlette.routing import BaseRoute
 
 from ..asgi.streaming import serve_response, serve_stream
 from ..errors import ErrorInfo
-from ..protocols.client_protocols import CLIENT_PROTOCOLS, Served
+from ..protocols.client_protocols import CLIENT_PROTOCOLS, EndpointSpec
 from ..view import Redactor
-from .exchange import Door, Endpoint, Exchange, new_minter, protocol_name
+from .exchange import Endpoint, Exchange, Handler, new_minter, protocol_name
 from .prepare import prepare
 from .routing import VIEW, ErrorBody, Operation, Table
 from .services import Services
 
 
-class StatelessEndpoint:
+class StatelessHandler:
     """The endpoint of the protocol with this name."""
 
     def __init__(self, services: Services, name: str) -> None:
         protocol = CLIENT_PROTOCOLS[name]
         assert protocol.stateless is not None
         self._services = services
-        self._form = protocol.form
-        self._whole = protocol.whole
+        self._error_form = protocol.error_format
+        self._whole_response = protocol.response_of
         self._row = protocol.stateless
 
     async def __call__(self, exchange: Exchange) -> None:
-        await self.answer(exchange, await exchange.body(self._services.config.server))
+        await self.handle(exchange, await exchange.read_body(self._services.config.server))
 
-    async def answer(self, exchange: Exchange, body: bytes | dict[str, Any]) -> None:
+    async def handle(self, exchange: Exchange, body: bytes | dict[str, Any]) -> None:
         """Answer a request. `body`: its bytes, or the JSON that was read of them."""
-        exchange.form = self._form
-        exchange.watch.protocol = protocol_name(self._form)
+        exchange.error_form = self._error_form
+        exchange.telemetry.protocol = protocol_name(self._error_form)
         request = self._row.parse(body)
         mint = new_minter()
         prepared = await prepare(self._services, exchange, request, request.model, mint)
         if request.view is not None:
-            exchange.reader = exchange.reader.asking(request.view)
-        call = prepared.call(prepared.opened(request.messages))
-        prepared.warn()
-        id = exchange.watch.response_id = mint(self._row.id_prefix)
-        server_tools = {tool.name for tool in prepared.offered(call)}
-        encoder = request.encoder(id, prepared.name, int(time.time()), server_tools)
-        run = prepared.run(call, seals=exchange.reader.rule.seals)
-        redactor = Redactor(exchange.reader)
-        if self._whole is None or request.stream:
-            exchange.headers += self._row.headers
+            exchange.viewer = exchange.viewer.for_request(request.view)
+        call = prepared.model_call(prepared.unseal(request.messages))
+        prepared.add_warning_headers()
+        id = exchange.telemetry.response_id = mint(self._row.id_prefix)
+        server_tools = {tool.name for tool in prepared.executable_tools(call)}
+        encoder = request.encoder(id, prepared.model_name, int(time.time()), server_tools)
+        run = prepared.create_run(call, with_seals=exchange.viewer.rule.seals)
+        redactor = Redactor(exchange.viewer)
+        if self._whole_response is None or request.stream:
+            exchange.response_headers += self._row.stream_headers
             await serve_stream(exchange, run, redactor, encoder)
             return
         await serve_response(exchange, run, redactor, encoder)
-        whole = self._whole(encoder)
-        if isinstance(whole, ErrorInfo):
-            await exchange.refuse(whole)
+        response = self._whole_response(encoder)
+        if isinstance(response, ErrorInfo):
+            await exchange.send_error(response)
         else:
-            await exchange.answer(whole)
+            await exchange.send_json(response)
 
 
-def _table(served: Served) -> Table:
-    by_media = {"application/json": served.whole, "text/event-stream": (served.event, ErrorBody)}
+def _table(served: EndpointSpec) -> Table:
+    by_media = {"application/json": served.response_type, "text/event-stream": (served.event_type, ErrorBody)}
     return Table(
         [
             Operation(
-                *("POST", served.path, StatelessEndpoint.__call__, served.operation_id, served.summary),
-                *(by_media, [VIEW], served.request),
+                *("POST", served.path, StatelessHandler.__call__, served.operation_id, served.summary),
+                *(by_media, [VIEW], served.request_type),
                 description=served.description,
             )
         ]
@@ -78,20 +78,20 @@ def _table(served: Served) -> Table:
 
 
 TABLES = {
-    name: _table(row.stateless.served)
+    name: _table(row.stateless.endpoint)
     for name, row in CLIENT_PROTOCOLS.items()
-    if row.stateless is not None and row.stateless.served is not None
+    if row.stateless is not None and row.stateless.endpoint is not None
 }
 """The operations of each protocol that has a path of its own."""
 
-SPOKEN = [f"{row.method} {row.path}" for table in TABLES.values() for row in table.operations]
+ADVERTISED_ROUTES = [f"{row.method} {row.path}" for table in TABLES.values() for row in table.operations]
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    def of(name: str, table: Table) -> list[BaseRoute]:
-        def door(_: Operation, endpoint: Endpoint) -> Door:
-            return Door(endpoint, CLIENT_PROTOCOLS[name].form, lambda: services.guard)
+    def routes_of(name: str, table: Table) -> list[BaseRoute]:
+        def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
+            return Endpoint(handler, CLIENT_PROTOCOLS[name].error_format, lambda: services.guard)
 
-        return table.routes([StatelessEndpoint(services, name)], door)
+        return table.routes([StatelessHandler(services, name)], make_endpoint)
 
-    return [route for name, table in TABLES.items() for route in of(name, table)]
+    return [route for name, table in TABLES.items() for route in routes_of(name, table)]

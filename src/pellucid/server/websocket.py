@@ -24,19 +24,19 @@ from ..asgi import http
 from ..asgi.streaming import FAULT, MAX_BUFFERED, STOPPING, is_client_error
 from ..errors import PellucidError
 from ..runs import RunSource
-from ..spaces.runtime.seats import wire_of
-from ..telemetry import log, place_of
+from ..spaces.runtime.seats import websocket_frame
+from ..telemetry import error_location, log
 from .access.errors import headers_of
 from .exchange import Exchange
-from .uvicorn_adapter import FRAMES, Frames
+from .uvicorn_adapter import FRAMES_EXTENSION, FrameTransport
 
-OVER, STOPPED, REFUSED = 1000, 1012, 1008
+CLOSE_NORMAL, CLOSE_RESTARTING, CLOSE_POLICY_VIOLATION = 1000, 1012, 1008
 """Codes with which a socket is closed: its time is over, the server stops, it was not taken."""
 
-End = Literal["gone", "over", "stopping"]
+EndReason = Literal["gone", "over", "stopping"]
 """Why listening ends: the client left, the socket's time is over, the server stops."""
 
-Heard = Callable[[str | bytes], Awaitable[None]]
+MessageHandler = Callable[[str | bytes], Awaitable[None]]
 
 
 class WebSocket:
@@ -44,8 +44,8 @@ class WebSocket:
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
-        self._time: asyncio.Timeout | None = None
-        self._is_over = False
+        self._listen_timeout: asyncio.Timeout | None = None
+        self._has_ended = False
 
     # --- the upgrade -------------------------------------------------------------------------------------------
 
@@ -54,94 +54,94 @@ class WebSocket:
         if self.exchange.scope["closing"]:
             raise PellucidError(STOPPING)
 
-    async def accept(self, subprotocol: str | None = None, most: int | None = None) -> None:
+    async def accept(self, subprotocol: str | None = None, max_message_bytes: int | None = None) -> None:
         """Take the socket, with the exchange's headers. Raises `http.ClientGone`.
 
         `most`: bytes of one message, until `take` says otherwise; None: as many as the server takes."""
-        self.exchange.watch.status = 101
-        message: dict[str, Any] = {"type": "websocket.accept", "headers": self.exchange.headers}
+        self.exchange.telemetry.status = 101
+        message: dict[str, Any] = {"type": "websocket.accept", "headers": self.exchange.response_headers}
         if subprotocol is not None:
             message["subprotocol"] = subprotocol
         await self.send(message)
-        self.take(most)
+        self.set_max_message_bytes(max_message_bytes)
 
-    def take(self, most: int | None = None) -> None:
+    def set_max_message_bytes(self, max_bytes: int | None = None) -> None:
         """Of messages that begin from now on: the most bytes of one."""
-        frames = self.exchange.scope.get("extensions", {}).get(FRAMES)
-        if isinstance(frames, Frames):
-            frames.take(most)
+        frames = self.exchange.scope.get("extensions", {}).get(FRAMES_EXTENSION)
+        if isinstance(frames, FrameTransport):
+            frames.set_max_message_bytes(max_bytes)
 
     async def refuse(self, error: Exception) -> None:
         """Do not take it: with a status, where the server can say one."""
         exchange = self.exchange
         if isinstance(error, PellucidError) and is_client_error(error):
-            info, more = error.info, [*headers_of(error), *http.retry_after(error.info)]
+            info, extra_headers = error.info, [*headers_of(error), *http.retry_after(error.info)]
         else:
-            log.error("a fault while opening a socket: %s", place_of(error))
-            info, more = FAULT, []
-        body, status = exchange.form.error_body(info), exchange.form.status_of(info)
-        exchange.watch.refused(status, info)
+            log.error("a fault while opening a socket: %s", error_location(error))
+            info, extra_headers = FAULT, []
+        body, status = exchange.error_form.error_body(info), exchange.error_form.status_of(info)
+        exchange.telemetry.record_error(status, info)
         if "websocket.http.response" not in exchange.scope.get("extensions", {}):
-            await exchange.send({"type": "websocket.close", "code": REFUSED})
+            await exchange.send({"type": "websocket.close", "code": CLOSE_POLICY_VIOLATION})
             return
         encoded = msgspec.json.encode(body)
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(encoded)).encode()),
-            *exchange.headers,
-            *more,
+            *exchange.response_headers,
+            *extra_headers,
         ]
         await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "websocket.http.response.body", "body": encoded})
 
     # --- what comes --------------------------------------------------------------------------------------------
 
-    async def listen(self, heard: Heard, seconds: float | None = None) -> End:
+    async def listen(self, on_message: MessageHandler, timeout_seconds: float | None = None) -> EndReason:
         """Take one message after another, each when the last was heard, until there are to be no more.
 
         `seconds`: how long; None: for as long as the socket is open.
         """
         try:
-            async with asyncio.timeout(0 if self._is_over else seconds) as self._time:
+            async with asyncio.timeout(0 if self._has_ended else timeout_seconds) as self._listen_timeout:
                 while (message := await self.exchange.receive())["type"] != "websocket.disconnect":
-                    await heard(message.get("text") or message.get("bytes") or "")
+                    await on_message(message.get("text") or message.get("bytes") or "")
         except TimeoutError:
-            if self._time is None or not self._time.expired():
+            if self._listen_timeout is None or not self._listen_timeout.expired():
                 raise
             return "over"
         finally:
-            self._time = None
-        return "stopping" if self.stopping else "gone"
+            self._listen_timeout = None
+        return "stopping" if self.is_stopping else "gone"
 
-    def end_now(self) -> None:
+    def stop_listening(self) -> None:
         """No more is listened to, from any task: `listen` returns `over`, now or as soon as it is asked."""
-        self._is_over = True
-        if self._time is not None and not self._time.expired():
-            self._time.reschedule(0)
+        self._has_ended = True
+        if self._listen_timeout is not None and not self._listen_timeout.expired():
+            self._listen_timeout.reschedule(0)
 
-    async def left(self) -> None:
+    async def wait_for_disconnect(self) -> None:
         """Until the client leaves. What it says meanwhile is not heard."""
-        told = self.stopping
+        knows_stopping = self.is_stopping
         while True:
             if (await self.exchange.receive())["type"] == "websocket.disconnect":
-                if told or not self.stopping:
+                if knows_stopping or not self.is_stopping:
                     return
-                told = True  # that was the server, which says so once
+                knows_stopping = True  # that was the server, which says so once
 
     @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         return bool(self.exchange.scope.get("state", {}).get("stopping"))
 
     # --- what goes ---------------------------------------------------------------------------------------------
 
-    async def say(self, text: str) -> None:
+    async def send_text(self, text: str) -> None:
         """Raises `http.ClientGone`."""
         await self.send({"type": "websocket.send", "text": text})
 
-    def writer(self) -> FrameWriter | MessageWriter:
+    def create_writer(self) -> FrameWriter | MessageWriter:
         """Writes a stream, whose lines are messages."""
-        frames = self.exchange.scope.get("extensions", {}).get(FRAMES)
-        return FrameWriter(frames) if isinstance(frames, Frames) else MessageWriter(self)
+        frames = self.exchange.scope.get("extensions", {}).get(FRAMES_EXTENSION)
+        return FrameWriter(frames) if isinstance(frames, FrameTransport) else MessageWriter(self)
 
     async def close(self, code: int, reason: str = "") -> None:
         """Raises `http.ClientGone`."""
@@ -163,17 +163,17 @@ class WebSocket:
 class FrameWriter:
     """Writes a stream of lines straight to the transport, each as one message (a `BodyWriter`)."""
 
-    def __init__(self, frames: Frames) -> None:
+    def __init__(self, frames: FrameTransport) -> None:
         self._frames = frames
         self._source: RunSource | None = None
 
     def start(self, source: RunSource) -> None:
         self._source = source
-        self._frames.watch(self._changed)
-        self._changed()
+        self._frames.watch(self._on_change)
+        self._on_change()
 
     def write(self, data: bytes) -> None:
-        self._frames.write(b"".join(map(wire_of, data.splitlines())))
+        self._frames.write(b"".join(map(websocket_frame, data.splitlines())))
 
     async def end(self, data: bytes) -> None:
         self.write(data)
@@ -182,7 +182,7 @@ class FrameWriter:
         self._source = None
         self._frames.watch(None)
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         if self._source is not None:
             if self._frames.is_slow:
                 self._source.pause()
@@ -198,7 +198,7 @@ class MessageWriter:
         self._source: RunSource | None = None
         self._pieces: list[bytes] = []
         self._size = 0
-        self._more = asyncio.Event()
+        self._has_data = asyncio.Event()
         self._is_ending = False
         self._failure: Exception | None = None
         """What the socket raised."""
@@ -215,12 +215,12 @@ class MessageWriter:
         self._size += len(data)
         if self._size > MAX_BUFFERED and self._source is not None:
             self._source.pause()
-        self._more.set()
+        self._has_data.set()
 
     async def end(self, data: bytes) -> None:
         self._pieces.append(data)
         self._is_ending = True
-        self._more.set()
+        self._has_data.set()
         if self._task is not None:
             await asyncio.wait({self._task})
         if self._failure is not None:
@@ -232,12 +232,12 @@ class MessageWriter:
 
     async def _send_messages(self) -> None:
         while not self._is_ending or self._pieces:
-            await self._more.wait()
-            self._more.clear()
+            await self._has_data.wait()
+            self._has_data.clear()
             pieces, self._pieces, self._size = self._pieces, [], 0
             try:
                 for line in b"".join(pieces).splitlines():
-                    await self._socket.say(line.decode())
+                    await self._socket.send_text(line.decode())
             except Exception as error:
                 self._failure = error
             if self._source is not None:

@@ -20,13 +20,22 @@ asked of it: generators that yield statements and are sent rows, so that each is
 are the two that do I/O.
 """
 
-from .appends import Append, Head
-from .chats import ChatPage, Chats, FoundChat, StoredChat
+from .appends import Append, SpaceHead
+from .chats import ChatListEntry, ChatPage, Chats, StoredChat
 from .conversations import ConversationEntry, Conversations, StoredConversation
 from .envelopes import StoredEnvelope
-from .errors import AlreadyStored, BrokenChain, ChatBusy, ChatGone, ChatMoved, Overtaken, SpaceGone, StoreError
+from .errors import (
+    AlreadyStored,
+    AppendConflict,
+    ChatBusy,
+    ChatMoved,
+    ChatNotFound,
+    PreviousResponseGone,
+    SpaceNotFound,
+    StoreError,
+)
 from .keys import Keys, StoredKey
-from .portions import Portion
+from .portions import EnvelopePage
 from .responses import Responses, ResponseStatus, StoredResponse
 from .rooms import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces
@@ -35,23 +44,23 @@ from .store import Store, check_store_url, open_store
 __all__ = [
     "AlreadyStored",
     "Append",
-    "BrokenChain",
+    "AppendConflict",
     "ChatBusy",
-    "ChatGone",
+    "ChatListEntry",
     "ChatMoved",
+    "ChatNotFound",
     "ChatPage",
     "Chats",
     "ConversationEntry",
     "Conversations",
-    "FoundChat",
-    "Head",
+    "EnvelopePage",
     "Keys",
-    "Overtaken",
     "ParticipantOrigin",
-    "Portion",
+    "PreviousResponseGone",
     "ResponseStatus",
     "Responses",
-    "SpaceGone",
+    "SpaceHead",
+    "SpaceNotFound",
     "SpaceOrigin",
     "Spaces",
     "Store",

@@ -4,7 +4,7 @@ The rules:
 
 * An envelope's number is one more than that of the one before it, from 1, without holes. Whoever appends says where
   the log ended when it judged (`expected`) and by which settings and participants (`version`). If either is another by
-  now, nothing is appended and it is told (`Overtaken`): it reads what is new, judges again, and tries again.
+  now, nothing is appended and it is told (`AppendConflict`): it reads what is new, judges again, and tries again.
 * That is decided under the lock of the space's own row, in the transaction that appends: of two writers at once, in
   one process or two, one comes first, and the other is overtaken. Several appends to one space may follow each other
   within one transaction.
@@ -23,14 +23,14 @@ import sqlalchemy as sa
 from ..record import Recording
 from . import contents, links, record, rooms, search, tables
 from .contents import ENVELOPE
-from .envelopes import INSERT, StoredEnvelope, row_of, text_for
-from .errors import Overtaken, SpaceGone
+from .envelopes import INSERT, StoredEnvelope, row_of, search_text
+from .errors import AppendConflict, SpaceNotFound
 from .names import check_names
 from .rooms import StoredParticipant
-from .statement import Ask, Op, Params, Statement, given
+from .statement import Execute, Operation, Params, Statement, param
 
 
-class Head(NamedTuple):
+class SpaceHead(NamedTuple):
     """Where a space is."""
 
     head: int
@@ -40,7 +40,7 @@ class Head(NamedTuple):
 class Append(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     space: str
-    expected: int
+    expected_head: int
     """The head as its writer saw it."""
     version: int
     """The version by which it judged."""
@@ -56,21 +56,23 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _S, _N = tables.spaces, tables.states
-_owner, _name = given("for_owner"), given("for_name")
-_this = sa.and_(_S.c.owner == _owner, _S.c.name == _name, _S.c.removed_at.is_(None))
-_state_of = sa.and_(_N.c.owner == _owner, _N.c.space == _name)
+_owner, _name = param("for_owner"), param("for_name")
+_this_space = sa.and_(_S.c.owner == _owner, _S.c.name == _name, _S.c.removed_at.is_(None))
+_state_of_space = sa.and_(_N.c.owner == _owner, _N.c.space == _name)
 
-_LOCK = Statement(sa.select(_S.c.head, _S.c.version, _S.c.latest).where(_this).with_for_update())
-_HEAD = Statement(sa.select(_S.c.head, _S.c.version).where(_this))
-_MOVE = Statement(
-    sa.update(_S).where(_this).values(head=given("to_head", sa.BigInteger), latest=given("to_latest", sa.BigInteger))
+_LOCK = Statement(sa.select(_S.c.head, _S.c.version, _S.c.latest).where(_this_space).with_for_update())
+_GET_HEAD = Statement(sa.select(_S.c.head, _S.c.version).where(_this_space))
+_UPDATE_HEAD = Statement(
+    sa.update(_S)
+    .where(_this_space)
+    .values(head=param("to_head", sa.BigInteger), latest=param("to_latest", sa.BigInteger))
 )
-_STATE = Statement(sa.select(_N.c.seq, _N.c.state).where(_state_of))
-_FORGET = Statement(sa.delete(_N).where(_state_of), erases=False)  # another takes its place at once
-_KEEP = Statement(sa.insert(_N))
+_GET_STATE = Statement(sa.select(_N.c.seq, _N.c.state).where(_state_of_space))
+_DELETE_STATE = Statement(sa.delete(_N).where(_state_of_space), erases=False)  # another takes its place at once
+_INSERT_STATE = Statement(sa.insert(_N))
 
 
-class Ready(NamedTuple):
+class PreparedAppend(NamedTuple):
     """An append, with what is to be written made out of it."""
 
     append: Append
@@ -78,110 +80,124 @@ class Ready(NamedTuple):
     texts: list[search.Text]
     links: list[Params]
     recording: Recording
-    at: int
+    at_ms: int
     """The time in milliseconds."""
 
 
-def ready(append: Append, recording: Recording | None = None, at: int = 0) -> Ready:
+def prepare(append: Append, recording: Recording | None = None, at_ms: int = 0) -> PreparedAppend:
     """Raises `ValueError` if its seqs are not those that follow, `RequestError` for a name that cannot be kept."""
     owner, space, envelopes = append.owner, append.space, append.envelopes
-    for place, stored in enumerate(envelopes):
+    for index, stored in enumerate(envelopes):
         envelope = stored.envelope
-        if envelope.seq != append.expected + 1 + place:
-            raise ValueError(f"envelopes[{place}] has the seq {envelope.seq}, not {append.expected + 1 + place}")
+        if envelope.seq != append.expected_head + 1 + index:
+            raise ValueError(f"envelopes[{index}] has the seq {envelope.seq}, not {append.expected_head + 1 + index}")
         check_names(**{"id": envelope.id, "from": envelope.sender, "kind": envelope.kind, "context": stored.place.path})
-    for invited in append.participants:
-        check_names(participant=invited.id)
-    texts = [text for stored in envelopes if (text := text_for(owner, space, stored)) is not None]
+    for participant in append.participants:
+        check_names(participant=participant.id)
+    texts = [text for stored in envelopes if (text := search_text(owner, space, stored)) is not None]
     rows = [row_of(owner, space, stored) for stored in envelopes]
-    return Ready(append, rows, texts, links.rows_of(owner, space, envelopes), recording or Recording(), at)
+    return PreparedAppend(
+        append, rows, texts, links.link_rows(owner, space, envelopes), recording or Recording(), at_ms
+    )
 
 
-Answer: TypeAlias = Head | Overtaken | SpaceGone
+AppendResult: TypeAlias = SpaceHead | AppendConflict | SpaceNotFound
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     head: int
     version: int
     latest: int
 
 
-def append(several: list[Ready]) -> Op[list[Answer]]:
+def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
     """What refuses one comes back, for an exception would have all that is written with it done again."""
-    places: dict[tuple[str, str], _Place | None] = {}
-    for owner, space in sorted({(one.append.owner, one.append.space) for one in several}):
+    positions: dict[tuple[str, str], _Position | None] = {}
+    for owner, space in sorted({(prepared.append.owner, prepared.append.space) for prepared in appends}):
         # In one order, so that two who lock several do not wait for each other.
-        rows = yield Ask(_LOCK, rooms.this_space(owner, space))
-        places[owner, space] = _Place(*rows[0]) if rows else None
-    answers: list[Answer] = []
-    accepted: list[Ready] = []
-    rows_of: list[Params] = []
-    for one in several:
-        owner, space = key = one.append.owner, one.append.space
-        place = places[key]
-        if place is None:
-            answers.append(SpaceGone(space))
-        elif (place.head, place.version) != (one.append.expected, one.append.version):
-            answers.append(Overtaken(place.head, place.version))
+        rows = yield Execute(_LOCK, rooms.space_params(owner, space))
+        positions[owner, space] = _Position(*rows[0]) if rows else None
+    results: list[AppendResult] = []
+    accepted: list[PreparedAppend] = []
+    rows_to_insert: list[Params] = []
+    for prepared in appends:
+        owner, space = key = prepared.append.owner, prepared.append.space
+        position = positions[key]
+        if position is None:
+            results.append(SpaceNotFound(space))
+        elif (position.head, position.version) != (prepared.append.expected_head, prepared.append.version):
+            results.append(AppendConflict(position.head, position.version))
         else:
-            latest = place.latest
-            for row in one.rows:
+            latest = position.latest
+            for row in prepared.rows:
                 latest = max(latest, row["at"])
-                rows_of.append({**row, "latest": latest})
-            places[key] = place = _Place(place.head + len(one.rows), place.version, latest)
-            answers.append(Head(place.head, place.version))
-            accepted.append(one)
-    if rows_of:
-        yield Ask(INSERT, rows_of)
-        if linked := [link for one in accepted for link in one.links]:
-            yield Ask(links.INSERT, linked)
-        yield from search.add([text for one in accepted for text in one.texts])
-        moved = {(one.append.owner, one.append.space) for one in accepted if one.rows}
-        yield Ask(_MOVE, [_moved(key, place) for key in sorted(moved) if (place := places[key]) is not None])
-    yield from _snapshots(accepted)
-    for one in accepted:
-        for invited in one.append.participants:
-            yield from rooms.invite(one.append.owner, one.append.space, invited)
-    if noted := [noted for one in accepted if one.append.recorded for noted in _noted(one)]:
-        yield from record.append(accepted[0].recording, max(one.at for one in accepted), noted)
-    return answers
+                rows_to_insert.append({**row, "latest": latest})
+            positions[key] = position = _Position(position.head + len(prepared.rows), position.version, latest)
+            results.append(SpaceHead(position.head, position.version))
+            accepted.append(prepared)
+    if rows_to_insert:
+        yield Execute(INSERT, rows_to_insert)
+        if link_rows := [link for prepared in accepted for link in prepared.links]:
+            yield Execute(links.INSERT, link_rows)
+        yield from search.insert_texts([text for prepared in accepted for text in prepared.texts])
+        moved_spaces = {(prepared.append.owner, prepared.append.space) for prepared in accepted if prepared.rows}
+        yield Execute(
+            _UPDATE_HEAD,
+            [_head_params(key, position) for key in sorted(moved_spaces) if (position := positions[key]) is not None],
+        )
+    yield from _write_snapshots(accepted)
+    for prepared in accepted:
+        for participant in prepared.append.participants:
+            yield from rooms.invite(prepared.append.owner, prepared.append.space, participant)
+    if record_entries := [
+        record_entries
+        for prepared in accepted
+        if prepared.append.recorded
+        for record_entries in _record_entries(prepared)
+    ]:
+        yield from record.append_entries(
+            accepted[0].recording, max(prepared.at_ms for prepared in accepted), record_entries
+        )
+    return results
 
 
-def _noted(one: Ready) -> Iterator[record.Noted]:
-    owner, scope = one.append.owner, contents.of_space(one.append.space)
-    for row in one.rows:
-        kept, more = contents.content(ENVELOPE, row), contents.beside(row["note"])
-        yield record.Noted(owner, scope, ENVELOPE, str(row["seq"]), kept, more)
+def _record_entries(prepared: PreparedAppend) -> Iterator[record.NewEntry]:
+    owner, scope = prepared.append.owner, contents.space_scope(prepared.append.space)
+    for row in prepared.rows:
+        content, extra = contents.build_content(ENVELOPE, row), contents.entry_extra(row["note"])
+        yield record.NewEntry(owner, scope, ENVELOPE, str(row["seq"]), content, extra)
 
 
-def _moved(key: tuple[str, str], place: _Place) -> Params:
-    return {**rooms.this_space(*key), "to_head": place.head, "to_latest": place.latest}
+def _head_params(key: tuple[str, str], position: _Position) -> Params:
+    return {**rooms.space_params(*key), "to_head": position.head, "to_latest": position.latest}
 
 
-def _snapshots(accepted: list[Ready]) -> Op[None]:
+def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
     """The last of each space."""
-    last = {(one.append.owner, one.append.space): one.append for one in accepted if one.append.state is not None}
-    if last:
-        yield Ask(_FORGET, [rooms.this_space(*key) for key in last])
-        yield Ask(
-            _KEEP,
+    last_appends = {
+        (one.append.owner, one.append.space): one.append for one in accepted if one.append.state is not None
+    }
+    if last_appends:
+        yield Execute(_DELETE_STATE, [rooms.space_params(*key) for key in last_appends])
+        yield Execute(
+            _INSERT_STATE,
             [
                 {
                     "owner": owner,
                     "space": space,
-                    "seq": append.expected + len(append.envelopes),
+                    "seq": append.expected_head + len(append.envelopes),
                     "state": append.state,
                 }
-                for (owner, space), append in last.items()
+                for (owner, space), append in last_appends.items()
             ],
         )
 
 
-def head(params: Params) -> Op[Head | None]:
-    rows = yield Ask(_HEAD, params)
-    return Head(*rows[0]) if rows else None
+def get_head(params: Params) -> Operation[SpaceHead | None]:
+    rows = yield Execute(_GET_HEAD, params)
+    return SpaceHead(*rows[0]) if rows else None
 
 
-def state(params: Params) -> Op[tuple[int, bytes] | None]:
-    rows = yield Ask(_STATE, params)
+def get_state(params: Params) -> Operation[tuple[int, bytes] | None]:
+    rows = yield Execute(_GET_STATE, params)
     return (rows[0][0], rows[0][1]) if rows else None

@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from ..record import canonical, framed
-from .statement import Ask, Op, Row, Statement, over
+from ..record import canonical_json, frame_content
+from .statement import Execute, Operation, Row, Statement, over_json_rows
 
 RESPONSE, ITEM, ENVELOPE = "response", "item", "envelope"
 """What was stored, as the record's entries call it."""
 
-_OF_RESPONSE = (
+_RESPONSE_VALUES = (
     "id",
     "created_at",
     "updated_at",
@@ -29,15 +29,15 @@ _OF_RESPONSE = (
     "conversation_id",
     "background",
 )
-_PIECES_OF_RESPONSE = ("header", "input", "messages", "error", "log")
-_OF_ENVELOPE = ("seq", "id", "at", "sender", "family", "kind", "root", "path", "role", "of")
+_RESPONSE_PIECES = ("header", "input", "messages", "error", "log")
+_ENVELOPE_VALUES = ("seq", "id", "at", "sender", "family", "kind", "root", "path", "role", "of")
 
-_SECONDS = {"created_at", "updated_at"}
+_FLOAT_COLUMNS = {"created_at", "updated_at"}
 
-COLUMNS = {
-    RESPONSE: (_OF_RESPONSE, _PIECES_OF_RESPONSE),
+RECORDED_COLUMNS = {
+    RESPONSE: (_RESPONSE_VALUES, _RESPONSE_PIECES),
     ITEM: (("id", "position"), ("item", "message")),
-    ENVELOPE: (_OF_ENVELOPE, ("note", "body")),
+    ENVELOPE: (_ENVELOPE_VALUES, ("note", "body")),
 }
 """Of each: the values, and what stands behind them as it is."""
 
@@ -46,46 +46,46 @@ class _Note(msgspec.Struct):
     redacted: list[str] = []
 
 
-_note = msgspec.json.Decoder(_Note)
+_note_decoder = msgspec.json.Decoder(_Note)
 
 
-def beside(note: bytes) -> dict[str, Any]:
+def entry_extra(note: bytes) -> dict[str, Any]:
     """What an envelope's entry says beside its digest, out of the note that is kept with it: what was redacted before
     it was stored."""
     if b'"redacted"' not in note:
         return {}
     try:
-        redacted = _note.decode(note).redacted
+        redacted = _note_decoder.decode(note).redacted
     except msgspec.DecodeError:
         return {}
     return {"redacted": sorted(set(redacted))} if redacted else {}
 
 
-def content(kind: str, row: Mapping[str, Any]) -> list[bytes]:
+def build_content(kind: str, row: Mapping[str, Any]) -> list[bytes]:
     """Of what is kept in this row."""
-    values, pieces = COLUMNS[kind]
+    values, pieces = RECORDED_COLUMNS[kind]
     fields = {name: row[name] for name in values}
-    for name in _SECONDS.intersection(fields):
+    for name in _FLOAT_COLUMNS.intersection(fields):
         fields[name] = float(fields[name])  # as a database gives it back
-    return framed(fields, {name: row[name] for name in pieces})
+    return frame_content(fields, {name: row[name] for name in pieces})
 
 
-def of_response(id: str, conversation: str | None) -> str:
+def response_scope(id: str, conversation: str | None) -> str:
     """The scope of a response."""
-    return f"response:{id}" if conversation is None else of_conversation(conversation)
+    return f"response:{id}" if conversation is None else conversation_scope(conversation)
 
 
-def of_conversation(id: str) -> str:
+def conversation_scope(id: str) -> str:
     """The scope of a conversation, or a chat."""
     return f"conversation:{id}"
 
 
-def of_space(name: str) -> str:
+def space_scope(name: str) -> str:
     """The scope of a space."""
     return f"space:{name}"
 
 
-_FROM = {
+_SOURCES = {
     RESPONSE: (
         "responses AS one JOIN response_bodies AS two ON two.owner = one.owner AND two.response_id = one.id",
         "one.owner = {owner} AND one.id = {subject}",
@@ -102,46 +102,46 @@ _FROM = {
         "one",
     ),
 }
-_ASKED = {"entry": "integer", "owner": "text", "place": "text", "subject": "text", "seq": "bigint"}
+_QUERY_COLUMNS = {"entry": "integer", "owner": "text", "place": "text", "subject": "text", "seq": "bigint"}
 
 
-def _reading(kind: str) -> Statement:
+def _read_statement(kind: str) -> Statement:
     """Those that are asked for, with their numbers in what is asked."""
-    tables, where, second = _FROM[kind]
-    values, pieces = COLUMNS[kind]
+    tables, where, second = _SOURCES[kind]
+    values, pieces = RECORDED_COLUMNS[kind]
     columns = ", ".join([*(f'one."{name}"' for name in values), *(f'{second}."{name}"' for name in pieces)])
-    return over(f"SELECT {{entry}}, {columns} FROM {{asked}}, {tables} WHERE {where}", _ASKED)
+    return over_json_rows(f"SELECT {{entry}}, {columns} FROM {{asked}}, {tables} WHERE {where}", _QUERY_COLUMNS)
 
 
-_READ = {kind: _reading(kind) for kind in _FROM}
+_READ = {kind: _read_statement(kind) for kind in _SOURCES}
 
 
-def read(rows: Sequence[Row]) -> Op[list[bytes | None]]:
+def read_contents(rows: Sequence[Row]) -> Operation[list[bytes | None]]:
     """Of each of these entries (owner, scope, number, at, kind, subject … salt), the content as it is stored now; None
     where it has none, or not any more."""
-    found: list[bytes | None] = [None] * len(rows)
-    asked: dict[str, list[dict[str, Any]]] = {}
+    contents: list[bytes | None] = [None] * len(rows)
+    queries: dict[str, list[dict[str, Any]]] = {}
     for entry, (owner, scope, _, _, kind, subject, *_, salt) in enumerate(rows):
-        where, _, of = str(scope).partition(":")
-        kind = ENVELOPE if where == "space" else kind
+        scope_kind, _, scope_id = str(scope).partition(":")
+        kind = ENVELOPE if scope_kind == "space" else kind
         if salt is None or kind not in _READ or not isinstance(subject, str):
             continue
         seq = int(subject) if subject.isdecimal() and len(subject) < 19 else -1
         # Nothing else is the number of an envelope: `07` is not.
         seq = seq if str(seq) == subject else -1
-        named = {"entry": entry, "owner": owner, "place": of, "subject": subject, "seq": seq}
-        asked.setdefault(kind, []).append(named)
-    for kind, some in asked.items():
-        values, pieces = COLUMNS[kind]
-        text = canonical(some).decode("utf-8", "replace")
-        for entry, *stored in (yield Ask(_READ[kind], {"asked": text})):
+        query = {"entry": entry, "owner": owner, "place": scope_id, "subject": subject, "seq": seq}
+        queries.setdefault(kind, []).append(query)
+    for kind, queries_of_kind in queries.items():
+        values, pieces = RECORDED_COLUMNS[kind]
+        text = canonical_json(queries_of_kind).decode("utf-8", "replace")
+        for entry, *stored in (yield Execute(_READ[kind], {"asked": text})):
             row = dict(zip((*values, *pieces), stored, strict=True))
             for name in pieces:
                 row[name] = None if row[name] is None else as_bytes(row[name])
             if row.get("background") in (0, 1):
                 row["background"] = bool(row["background"])
-            found[entry] = b"".join(content(kind, row))
-    return found
+            contents[entry] = b"".join(build_content(kind, row))
+    return contents
 
 
 def as_bytes(value: Any) -> bytes:

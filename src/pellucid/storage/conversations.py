@@ -20,8 +20,8 @@ import sqlalchemy as sa
 from ..record import Recording
 from . import contents, record, tables
 from .contents import ITEM
-from .names import check_names, finds
-from .statement import Ask, Database, Op, Params, Row, Statement, each, given, written
+from .names import check_names, return_if_unstorable
+from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param, raw_sql
 
 
 class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,164 +47,191 @@ class ConversationEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 _C, _E = tables.conversations, tables.entries
 _COLUMNS = [_C.c.id, _C.c.owner, _C.c.created_at, _C.c.metadata, _C.c.expires_at]
-_ENTRY = [_E.c.id, _E.c.conversation_id, _E.c.position, _E.c.item, _E.c.message]
+_ENTRY_COLUMNS = [_E.c.id, _E.c.conversation_id, _E.c.position, _E.c.item, _E.c.message]
 
-_owner, _id, _entry, _now = given("for_owner"), given("for_id"), given("entry_id"), given("now", sa.Double)
-_there = sa.and_(_C.c.owner == _owner, _C.c.id == _id, sa.or_(_C.c.expires_at.is_(None), _C.c.expires_at > _now))
-_in_it = sa.and_(_E.c.owner == _owner, _E.c.conversation_id == _id)
-_exists = sa.exists().where(_there)
+_owner, _id, _entry_id, _now = param("for_owner"), param("for_id"), param("entry_id"), param("now", sa.Double)
+_this_conversation = sa.and_(
+    _C.c.owner == _owner, _C.c.id == _id, sa.or_(_C.c.expires_at.is_(None), _C.c.expires_at > _now)
+)
+_in_conversation = sa.and_(_E.c.owner == _owner, _E.c.conversation_id == _id)
+_conversation_exists = sa.exists().where(_this_conversation)
 
 _INSERT, _INSERT_ENTRY = Statement(sa.insert(_C)), Statement(sa.insert(_E))
-_in_this = "SELECT id FROM conversation_entries WHERE owner = :for_owner AND conversation_id = :for_id AND id IN "
-_of_these = {"for_owner": sa.Text, "for_id": sa.Text, "ids": sa.Text}
-_KNOWN = Statement(
-    written(_in_this + "(SELECT json_array_elements_text(CAST(:ids AS json)))", **_of_these),
-    sqlite=written(_in_this + "(SELECT value FROM json_each(:ids))", **_of_these),
+_existing_ids_sql = (
+    "SELECT id FROM conversation_entries WHERE owner = :for_owner AND conversation_id = :for_id AND id IN "
 )
-_GET = Statement(sa.select(*_COLUMNS).where(_there))
+_existing_ids_params = {"for_owner": sa.Text, "for_id": sa.Text, "ids": sa.Text}
+_EXISTING_IDS = Statement(
+    raw_sql(_existing_ids_sql + "(SELECT json_array_elements_text(CAST(:ids AS json)))", **_existing_ids_params),
+    sqlite=raw_sql(_existing_ids_sql + "(SELECT value FROM json_each(:ids))", **_existing_ids_params),
+)
+_GET = Statement(sa.select(*_COLUMNS).where(_this_conversation))
 _UPDATE = Statement(
-    sa.update(_C).where(_there).values(metadata=given("to_metadata", sa.LargeBinary)).returning(*_COLUMNS)
+    sa.update(_C).where(_this_conversation).values(metadata=param("to_metadata", sa.LargeBinary)).returning(*_COLUMNS)
 )
-_DELETE = Statement(sa.delete(_C).where(_there).returning(_C.c.id))
-_DELETE_ENTRIES = Statement(sa.delete(_E).where(_in_it))
-_TAKE = Statement(
+_DELETE = Statement(sa.delete(_C).where(_this_conversation).returning(_C.c.id))
+_DELETE_ENTRIES = Statement(sa.delete(_E).where(_in_conversation))
+_TAKE_POSITIONS = Statement(
     sa.update(_C)
-    .where(_there)
+    .where(_this_conversation)
     .values(
-        next_position=_C.c.next_position + given("many", sa.BigInteger),
+        next_position=_C.c.next_position + param("many", sa.BigInteger),
         expires_at=sa.case(
-            (_C.c.expires_at < given("least", sa.Double), given("until", sa.Double)), else_=_C.c.expires_at
+            (_C.c.expires_at < param("least", sa.Double), param("until", sa.Double)), else_=_C.c.expires_at
         ),
     )
     .returning(_C.c.next_position)
 )
-_PLACE = Statement(sa.select(_E.c.position).where(_in_it, _E.c.id == _entry))
-_most = given("most", sa.BigInteger)
-_from = given("from_position", sa.BigInteger)
+_GET_POSITION = Statement(sa.select(_E.c.position).where(_in_conversation, _E.c.id == _entry_id))
+_limit = param("most", sa.BigInteger)
+_from_position = param("from_position", sa.BigInteger)
 _LIST = {
-    "asc": Statement(sa.select(*_ENTRY).where(_in_it, _E.c.position > _from).order_by(_E.c.position).limit(_most)),
+    "asc": Statement(
+        sa.select(*_ENTRY_COLUMNS)
+        .where(_in_conversation, _E.c.position > _from_position)
+        .order_by(_E.c.position)
+        .limit(_limit)
+    ),
     "desc": Statement(
-        sa.select(*_ENTRY).where(_in_it, _E.c.position < _from).order_by(_E.c.position.desc()).limit(_most)
+        sa.select(*_ENTRY_COLUMNS)
+        .where(_in_conversation, _E.c.position < _from_position)
+        .order_by(_E.c.position.desc())
+        .limit(_limit)
     ),
 }
-_ENDS = {"asc": -1, "desc": 2**62}
-_ENTRY_OF = Statement(sa.select(*_ENTRY).where(_in_it, _E.c.id == _entry, _exists))
-_DELETE_ENTRY = Statement(sa.delete(_E).where(_in_it, _E.c.id == _entry, _exists).returning(_E.c.id))
+_START_POSITIONS = {"asc": -1, "desc": 2**62}
+_GET_ENTRY = Statement(sa.select(*_ENTRY_COLUMNS).where(_in_conversation, _E.c.id == _entry_id, _conversation_exists))
+_DELETE_ENTRY = Statement(
+    sa.delete(_E).where(_in_conversation, _E.c.id == _entry_id, _conversation_exists).returning(_E.c.id)
+)
 
 
-def _insert(rows: list[Params]) -> Op[list[None]]:
-    yield Ask(_INSERT, rows)
+def _insert(rows: list[Params]) -> Operation[list[None]]:
+    yield Execute(_INSERT, rows)
     return [None] * len(rows)
 
 
-def _get(params: Params) -> Op[StoredConversation | None]:
-    rows = yield Ask(_GET, params)
-    return _conversation(rows[0]) if rows else None
+def _get(params: Params) -> Operation[StoredConversation | None]:
+    rows = yield Execute(_GET, params)
+    return _conversation_from_row(rows[0]) if rows else None
 
 
-def _update(params: Params) -> Op[StoredConversation | None]:
-    rows = yield Ask(_UPDATE, params)
-    return _conversation(rows[0]) if rows else None
+def _update(params: Params) -> Operation[StoredConversation | None]:
+    rows = yield Execute(_UPDATE, params)
+    return _conversation_from_row(rows[0]) if rows else None
 
 
-def delete(params: Params) -> Op[bool]:
-    if not (yield Ask(_DELETE, params)):
+def delete(params: Params) -> Operation[bool]:
+    if not (yield Execute(_DELETE, params)):
         return False
-    yield Ask(_DELETE_ENTRIES, params)
-    yield from record.end_of(params, [_gone(params, None)])
+    yield Execute(_DELETE_ENTRIES, params)
+    yield from record.record_removals_of(params, [_removed_content(params, None)])
     return True
 
 
-def _gone(params: Params, entry: str | None) -> record.Gone:
-    return record.Gone(params["for_owner"], contents.of_conversation(params["for_id"]), ITEM, entry)
+def _removed_content(params: Params, entry: str | None) -> record.RemovedContent:
+    return record.RemovedContent(params["for_owner"], contents.conversation_scope(params["for_id"]), ITEM, entry)
 
 
-def _take(params: Params) -> Op[list[ConversationEntry] | None]:
+def _assign_positions(params: Params) -> Operation[list[ConversationEntry] | None]:
     """The entries, with the places that are theirs now. Whoever else adds to this conversation waits from here on."""
     entries: list[ConversationEntry] = params["entries"]
-    taken = yield Ask(_TAKE, {**params, "many": len(entries)})
-    if not taken:
+    rows = yield Execute(_TAKE_POSITIONS, {**params, "many": len(entries)})
+    if not rows:
         return None
-    first = taken[0][0] - len(entries)
+    first = rows[0][0] - len(entries)
     return [
         ConversationEntry(
             id=entry.id,
             conversation_id=params["for_id"],
-            position=first + place,
+            position=first + index,
             item=entry.item,
             message=entry.message,
         )
-        for place, entry in enumerate(entries)
+        for index, entry in enumerate(entries)
     ]
 
 
-def _append(params: Params) -> Op[list[ConversationEntry] | None]:
-    placed = yield from _take(params)
+def _append(params: Params) -> Operation[list[ConversationEntry] | None]:
+    placed = yield from _assign_positions(params)
     if placed:
-        yield Ask(_INSERT_ENTRY, _rows(params, placed))
-        yield from record.append(params["recording"], record.milliseconds(params["now"]), _noted(params, placed))
+        yield Execute(_INSERT_ENTRY, _entry_rows(params, placed))
+        yield from record.append_entries(
+            params["recording"], record.to_milliseconds(params["now"]), _record_entries(params, placed)
+        )
     return placed
 
 
-def add(params: Params) -> Op[list[record.Noted]]:
+def add_entries(params: Params) -> Operation[list[record.NewEntry]]:
     """Those that are not in it yet, at its end (see `appending`). Nothing, if there is no such conversation. What the
     record is to say of that."""
-    placed = yield from _take(params)
+    placed = yield from _assign_positions(params)
     if not placed:
         return []
     ids = msgspec.json.encode([entry.id for entry in placed]).decode()
-    known = {id for (id,) in (yield Ask(_KNOWN, {**params, "ids": ids}))}
-    new = {entry.id: entry for entry in reversed(placed) if entry.id not in known}
+    existing_ids = {id for (id,) in (yield Execute(_EXISTING_IDS, {**params, "ids": ids}))}
+    new = {entry.id: entry for entry in reversed(placed) if entry.id not in existing_ids}
     added = [entry for entry in placed if new.get(entry.id) is entry]
     if added:
-        yield Ask(_INSERT_ENTRY, _rows(params, added))
-    return _noted(params, added)
+        yield Execute(_INSERT_ENTRY, _entry_rows(params, added))
+    return _record_entries(params, added)
 
 
-def _noted(params: Params, placed: list[ConversationEntry]) -> list[record.Noted]:
-    owner, scope = params["for_owner"], contents.of_conversation(params["for_id"])
+def _record_entries(params: Params, placed: list[ConversationEntry]) -> list[record.NewEntry]:
+    owner, scope = params["for_owner"], contents.conversation_scope(params["for_id"])
     return [
-        record.Noted(owner, scope, ITEM, entry.id, contents.content(ITEM, msgspec.structs.asdict(entry)))
+        record.NewEntry(owner, scope, ITEM, entry.id, contents.build_content(ITEM, msgspec.structs.asdict(entry)))
         for entry in placed
     ]
 
 
-def appending(owner: str, id: str, entries: list[ConversationEntry], until: float | None, now: float) -> Params:
+def append_params(
+    owner: str, id: str, entries: list[ConversationEntry], expires_at: float | None, now: float
+) -> Params:
     """Them, to this conversation, which is to expire no sooner than `until`."""
-    least = math.inf if until is None else until
-    return {"for_owner": owner, "for_id": id, "entries": entries, "least": least, "until": until, "now": now}
+    min_expires_at = math.inf if expires_at is None else expires_at
+    return {
+        "for_owner": owner,
+        "for_id": id,
+        "entries": entries,
+        "least": min_expires_at,
+        "until": expires_at,
+        "now": now,
+    }
 
 
-def _rows(params: Params, placed: list[ConversationEntry]) -> list[Params]:
+def _entry_rows(params: Params, placed: list[ConversationEntry]) -> list[Params]:
     return [{"owner": params["for_owner"], **msgspec.structs.asdict(entry)} for entry in placed]
 
 
-def _entries(params: Params) -> Op[list[ConversationEntry] | None]:
-    if not (yield Ask(_GET, params)):
+def _entries(params: Params) -> Operation[list[ConversationEntry] | None]:
+    if not (yield Execute(_GET, params)):
         return None
-    position = _ENDS[params["order"]]
+    position = _START_POSITIONS[params["order"]]
     if params["entry_id"] is not None:
-        place = yield Ask(_PLACE, params)
-        if not place:
+        rows = yield Execute(_GET_POSITION, params)
+        if not rows:
             return None
-        position = place[0][0]
-    return [_read_entry(row) for row in (yield Ask(_LIST[params["order"]], {**params, "from_position": position}))]
+        position = rows[0][0]
+    return [
+        _entry_from_row(row) for row in (yield Execute(_LIST[params["order"]], {**params, "from_position": position}))
+    ]
 
 
-def _entry_of(params: Params) -> Op[ConversationEntry | None]:
-    rows = yield Ask(_ENTRY_OF, params)
-    return _read_entry(rows[0]) if rows else None
+def _get_entry(params: Params) -> Operation[ConversationEntry | None]:
+    rows = yield Execute(_GET_ENTRY, params)
+    return _entry_from_row(rows[0]) if rows else None
 
 
-def delete_entry(params: Params) -> Op[bool]:
-    if not (yield Ask(_DELETE_ENTRY, params)):
+def delete_entry(params: Params) -> Operation[bool]:
+    if not (yield Execute(_DELETE_ENTRY, params)):
         return False
-    yield from record.end_of(params, [_gone(params, params["entry_id"])])
+    yield from record.record_removals_of(params, [_removed_content(params, params["entry_id"])])
     return True
 
 
-_UPDATE_EACH, _DELETE_EACH, _APPEND_EACH = each(_update), each(delete), each(_append)
-_DELETE_ENTRY_EACH = each(delete_entry)
+_UPDATE_EACH, _DELETE_EACH, _APPEND_EACH = for_each(_update), for_each(delete), for_each(_append)
+_DELETE_ENTRY_EACH = for_each(delete_entry)
 
 
 class Conversations:
@@ -225,22 +252,22 @@ class Conversations:
         }
         await self._database.write(_insert, row)
 
-    @finds(None)
+    @return_if_unstorable(None)
     async def get(self, owner: str, id: str) -> StoredConversation | None:
-        return await self._database.read(_get, self._asked(owner, id))
+        return await self._database.read(_get, self._params(owner, id))
 
-    @finds(None)
+    @return_if_unstorable(None)
     async def update(self, owner: str, id: str, metadata: dict[str, str]) -> StoredConversation | None:
         """Put this in the place of its metadata. None if there is no such conversation."""
-        params = {**self._asked(owner, id), "to_metadata": msgspec.json.encode(metadata)}
+        params = {**self._params(owner, id), "to_metadata": msgspec.json.encode(metadata)}
         return await self._database.write(_UPDATE_EACH, params)
 
-    @finds(False)
+    @return_if_unstorable(False)
     async def delete(self, owner: str, id: str) -> bool:
         """With all its entries. Whether there was one."""
-        return await self._database.write(_DELETE_EACH, {**self._asked(owner, id), "recording": self._recording})
+        return await self._database.write(_DELETE_EACH, {**self._params(owner, id), "recording": self._recording})
 
-    @finds(None)
+    @return_if_unstorable(None)
     async def append(
         self, owner: str, id: str, entries: Iterable[ConversationEntry], *, keep_until: float | None = 0.0
     ) -> list[ConversationEntry] | None:
@@ -248,12 +275,12 @@ class Conversations:
         conversation. It will expire no sooner than `keep_until` (None: not at all).
 
         Raises `AlreadyStored` if one of the ids is in it already."""
-        new = list(entries)
-        check_names(**{f"entries[{place}].id": entry.id for place, entry in enumerate(new)})
-        params = {**appending(owner, id, new, keep_until, self._clock()), "recording": self._recording}
+        new_entries = list(entries)
+        check_names(**{f"entries[{place}].id": entry.id for place, entry in enumerate(new_entries)})
+        params = {**append_params(owner, id, new_entries, keep_until, self._clock()), "recording": self._recording}
         return await self._database.write(_APPEND_EACH, params)
 
-    @finds(None)
+    @return_if_unstorable(None)
     async def entries(
         self,
         owner: str,
@@ -265,24 +292,24 @@ class Conversations:
     ) -> list[ConversationEntry] | None:
         """A page of them: those that come after the entry `after` in this order. None if there is no such
         conversation, or no such entry in it."""
-        params = {**self._asked(owner, id), "entry_id": after, "most": limit, "order": order}
+        params = {**self._params(owner, id), "entry_id": after, "most": limit, "order": order}
         return await self._database.read(_entries, params)
 
-    @finds(None)
+    @return_if_unstorable(None)
     async def entry(self, owner: str, id: str, entry_id: str) -> ConversationEntry | None:
-        return await self._database.read(_entry_of, {**self._asked(owner, id), "entry_id": entry_id})
+        return await self._database.read(_get_entry, {**self._params(owner, id), "entry_id": entry_id})
 
-    @finds(False)
+    @return_if_unstorable(False)
     async def delete_entry(self, owner: str, id: str, entry_id: str) -> bool:
         """Whether there was one."""
-        params = {**self._asked(owner, id), "entry_id": entry_id, "recording": self._recording}
+        params = {**self._params(owner, id), "entry_id": entry_id, "recording": self._recording}
         return await self._database.write(_DELETE_ENTRY_EACH, params)
 
-    def _asked(self, owner: str, id: str) -> dict[str, Any]:
+    def _params(self, owner: str, id: str) -> dict[str, Any]:
         return {"for_owner": owner, "for_id": id, "now": self._clock()}
 
 
-def _conversation(row: Row) -> StoredConversation:
+def _conversation_from_row(row: Row) -> StoredConversation:
     id, owner, created_at, metadata, expires_at = row
     return StoredConversation(
         id=id,
@@ -293,6 +320,6 @@ def _conversation(row: Row) -> StoredConversation:
     )
 
 
-def _read_entry(row: Row) -> ConversationEntry:
+def _entry_from_row(row: Row) -> ConversationEntry:
     id, conversation_id, position, item, message = row
     return ConversationEntry(id=id, conversation_id=conversation_id, position=position, item=item, message=message)

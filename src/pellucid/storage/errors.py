@@ -12,13 +12,13 @@ from typing import Literal
 
 from ..errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo, ErrorKind, PellucidError, RequestError
 from ..telemetry import log
-from ..text import brief
+from ..text import truncate
 
-SETTLED = 1.0
+RECOVERY_SECONDS = 1.0
 """Seconds without a failure, after which an answer means that it answers again: a database that does every other thing
 is not told twice each time."""
 
-SECONDS = 10.0
+REPEAT_SECONDS = 10.0
 """So long the same fault is not said again."""
 
 
@@ -44,11 +44,11 @@ class StoreError(PellucidError):
         return type(self)(self.info.message, kind=self.info.kind, code=self.info.code or "", cause=self.cause)
 
 
-class Unanswered(StoreError):
+class StoreUnavailable(StoreError):
     """Nobody is there, or what is there cannot work now: nothing that is tried with it will do."""
 
 
-class Refused(StoreError):
+class StatementFailed(StoreError):
     """The database took no offence at the rest: only this statement cannot be done as it is."""
 
     def __init__(
@@ -58,14 +58,14 @@ class Refused(StoreError):
         kind: ErrorKind = "server_error",
         code: str = "storage_failed",
         cause: str | None = None,
-        again: bool = False,
+        is_retryable: bool = False,
     ) -> None:
         super().__init__(message, kind=kind, code=code, cause=cause)
-        self.again = again
+        self.is_retryable = is_retryable
         """It came into another's way (a deadlock, say), and the same may succeed if it is tried again."""
 
 
-class AlreadyStored(Refused):
+class AlreadyStored(StatementFailed):
     """There is such a row already."""
 
     def __init__(
@@ -75,18 +75,18 @@ class AlreadyStored(Refused):
         kind: ErrorKind = "invalid_request",
         code: str = "already_exists",
         cause: str | None = None,
-        again: bool = False,
+        is_retryable: bool = False,
     ) -> None:
-        super().__init__(message, kind=kind, code=code, cause=cause, again=again)
+        super().__init__(message, kind=kind, code=code, cause=cause, is_retryable=is_retryable)
 
 
-class BrokenChain(PellucidError):
+class PreviousResponseGone(PellucidError):
     """A response that a kept one builds on is not there any more. `missing` is its id."""
 
     def __init__(self, missing: str) -> None:
         message = f"the response {missing}, on which this conversation builds, is not kept any more"
         super().__init__(ErrorInfo(kind="not_found", code="previous_response_not_found", message=message))
-        self.missing = missing
+        self.missing_id = missing
 
 
 class ChatBusy(RequestError):
@@ -105,23 +105,23 @@ class ChatMoved(RequestError):
         super().__init__(message, code=CONVERSATION_MOVED, param="follows")
 
 
-class ChatGone(RequestError):
+class ChatNotFound(RequestError):
     """There is no such chat, or not any more."""
 
     def __init__(self, id: str) -> None:
-        message = f"there is no conversation {brief(id)}; it may have been deleted, or have expired"
+        message = f"there is no conversation {truncate(id)}; it may have been deleted, or have expired"
         super().__init__(message, kind="not_found", code="conversation_not_found", param="conversation_id")
 
 
-class SpaceGone(RequestError):
+class SpaceNotFound(RequestError):
     """There is no such space, or not any more."""
 
     def __init__(self, name: str) -> None:
-        message = f"there is no space {brief(name)}; it may have been removed"
+        message = f"there is no space {truncate(name)}; it may have been removed"
         super().__init__(message, kind="not_found", code="space_not_found", param="space")
 
 
-class Overtaken(PellucidError):
+class AppendConflict(PellucidError):
     """Somebody else appended to the space, or changed it: `head` and `version` say where it is now.
 
     Whoever appends reads what is new and tries again; nobody else is to see this."""
@@ -139,27 +139,27 @@ class OutageLog:
     A database has two, one for what is read and one for what is written (a full disk can be read). One line says that
     it stopped answering, one that it answers again, and none is there for each request in between."""
 
-    def __init__(self, what: Literal["read", "written"], clock: Callable[[], float] = time.monotonic) -> None:
-        self._what = what
+    def __init__(self, operation: Literal["read", "written"], clock: Callable[[], float] = time.monotonic) -> None:
+        self._operation = operation
         self._clock = clock
-        self._failed: float | None = None
+        self._failed_at: float | None = None
         """When it did last, while it does not answer."""
-        self._faults: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is None:
-            if self._failed is not None and self._clock() - self._failed >= SETTLED:
-                self._failed = None
-                log.warning("the store answers again: it can be %s", self._what)
-        elif isinstance(error, Unanswered):
-            if self._failed is None:
-                log.warning("the store does not answer: it cannot be %s (%s)", self._what, error.cause)
-            self._failed = self._clock()
-        elif isinstance(error, Refused) and not isinstance(error, AlreadyStored) and error.cause:
+            if self._failed_at is not None and self._clock() - self._failed_at >= RECOVERY_SECONDS:
+                self._failed_at = None
+                log.warning("the store answers again: it can be %s", self._operation)
+        elif isinstance(error, StoreUnavailable):
+            if self._failed_at is None:
+                log.warning("the store does not answer: it cannot be %s (%s)", self._operation, error.cause)
+            self._failed_at = self._clock()
+        elif isinstance(error, StatementFailed) and not isinstance(error, AlreadyStored) and error.cause:
             now = self._clock()
-            if now - self._faults.get(error.cause, -SECONDS) >= SECONDS:
-                self._faults[error.cause] = now
+            if now - self._logged_at.get(error.cause, -REPEAT_SECONDS) >= REPEAT_SECONDS:
+                self._logged_at[error.cause] = now
                 log.warning("the store failed: %s", error.cause)

@@ -10,8 +10,8 @@ import msgspec
 import sqlalchemy as sa
 
 from . import tables
-from .names import check_names, finds
-from .statement import Ask, Database, Op, Params, Row, Statement, each, given
+from .names import check_names, return_if_unstorable
+from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,39 +28,39 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
 
 _K = tables.keys
 _COLUMNS = [_K.c[name] for name in StoredKey.__struct_fields__]
-_in_order = (_K.c.created_at, _K.c.id)
+_oldest_first = (_K.c.created_at, _K.c.id)
 
 _INSERT = Statement(sa.insert(_K))
-_BY_HASH = Statement(sa.select(*_COLUMNS).where(_K.c.hash == given("for_hash", sa.LargeBinary)))
-_ALL = Statement(sa.select(*_COLUMNS).order_by(*_in_order))
-_OF_OWNER = Statement(sa.select(*_COLUMNS).where(_K.c.owner == given("for_owner")).order_by(*_in_order))
+_BY_HASH = Statement(sa.select(*_COLUMNS).where(_K.c.hash == param("for_hash", sa.LargeBinary)))
+_ALL = Statement(sa.select(*_COLUMNS).order_by(*_oldest_first))
+_OF_OWNER = Statement(sa.select(*_COLUMNS).where(_K.c.owner == param("for_owner")).order_by(*_oldest_first))
 _REVOKE = Statement(
     sa.update(_K)
-    .where(_K.c.id == given("for_id"), _K.c.revoked_at.is_(None))
-    .values(revoked_at=given("at", sa.Double))
+    .where(_K.c.id == param("for_id"), _K.c.revoked_at.is_(None))
+    .values(revoked_at=param("at", sa.Double))
     .returning(_K.c.id)
 )
 
 
-def _insert(rows: list[Params]) -> Op[list[None]]:
-    yield Ask(_INSERT, rows)
+def _insert(rows: list[Params]) -> Operation[list[None]]:
+    yield Execute(_INSERT, rows)
     return [None] * len(rows)
 
 
-def _by_hash(hash: bytes) -> Op[StoredKey | None]:
-    rows = yield Ask(_BY_HASH, {"for_hash": hash})
-    return _key(rows[0]) if rows else None
+def _by_hash(hash: bytes) -> Operation[StoredKey | None]:
+    rows = yield Execute(_BY_HASH, {"for_hash": hash})
+    return _key_from_row(rows[0]) if rows else None
 
 
-def _list(owner: str | None) -> Op[list[StoredKey]]:
-    return [_key(row) for row in (yield Ask(_ALL if owner is None else _OF_OWNER, {"for_owner": owner}))]
+def _list(owner: str | None) -> Operation[list[StoredKey]]:
+    return [_key_from_row(row) for row in (yield Execute(_ALL if owner is None else _OF_OWNER, {"for_owner": owner}))]
 
 
-def _revoke(params: Params) -> Op[bool]:
-    return bool((yield Ask(_REVOKE, params)))
+def _revoke(params: Params) -> Operation[bool]:
+    return bool((yield Execute(_REVOKE, params)))
 
 
-_REVOKE_EACH = each(_revoke)
+_REVOKE_EACH = for_each(_revoke)
 
 
 class Keys:
@@ -78,16 +78,16 @@ class Keys:
         """The key with this hash, whatever has become of it."""
         return await self._database.read(_by_hash, hash)
 
-    @finds(())
+    @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredKey, ...]:
         """All keys, or one owner's, oldest first."""
         return tuple(await self._database.read(_list, owner))
 
-    @finds(False)
+    @return_if_unstorable(False)
     async def revoke(self, id: str, now: float) -> bool:
         """Whether there was such a key and it was not revoked before."""
         return await self._database.write(_REVOKE_EACH, {"for_id": id, "at": now})
 
 
-def _key(row: Row) -> StoredKey:
+def _key_from_row(row: Row) -> StoredKey:
     return StoredKey(**dict(zip(StoredKey.__struct_fields__, row, strict=True)))

@@ -12,67 +12,69 @@ import msgspec
 import sqlalchemy as sa
 
 from . import tables
-from .envelopes import LAST_SEQ, StoredEnvelope, first_from
-from .names import storable
-from .portions import Portion, portion, sized_columns
-from .statement import Ask, Op, Params, Statement, each, given, listed
+from .envelopes import MAX_SEQ, StoredEnvelope, first_from
+from .names import is_storable
+from .portions import EnvelopePage, read_page, sized_columns
+from .statement import Execute, Operation, Params, Statement, for_each, json_list, param
 
 _E, _L = tables.envelopes, tables.links
 
-_owner, _name = given("for_owner"), given("for_name")
-_after, _before, _most = (given(name, sa.BigInteger) for name in ("after", "before", "most"))
-_of_it = sa.and_(_E.c.owner == _owner, _E.c.space == _name)
-_link = sa.and_(_L.c.owner == _owner, _L.c.space == _name)
+_owner, _name = param("for_owner"), param("for_name")
+_after, _before, _limit = (param(name, sa.BigInteger) for name in ("after", "before", "most"))
+_in_space = sa.and_(_E.c.owner == _owner, _E.c.space == _name)
+_link_in_space = sa.and_(_L.c.owner == _owner, _L.c.space == _name)
 
 INSERT = Statement(sa.insert(_L))
 
 
-_names = listed("names")
+_names = json_list("names")
 
 
-def _about() -> sa.Select[tuple[object, ...]]:
-    named = _L.c.about.in_(sa.select(_names.sqlite.c.value))
-    links = sa.select(_L.c.seq).where(_link, named, _L.c.seq > _after)
-    found = links.distinct().order_by(_L.c.seq).limit(_most)
-    return sa.select(*sized_columns).where(_of_it, _E.c.seq.in_(found)).order_by(_E.c.seq)
+def _correlated_sqlite() -> sa.Select[tuple[object, ...]]:
+    is_named = _L.c.about.in_(sa.select(_names.sqlite.c.value))
+    links = sa.select(_L.c.seq).where(_link_in_space, is_named, _L.c.seq > _after)
+    seqs = links.distinct().order_by(_L.c.seq).limit(_limit)
+    return sa.select(*sized_columns).where(_in_space, _E.c.seq.in_(seqs)).order_by(_E.c.seq)
 
 
-def _about_each() -> sa.Select[tuple[object, ...]]:
+def _correlated_postgresql() -> sa.Select[tuple[object, ...]]:
     """Each name, and each envelope, is looked up by itself: as in `portions`."""
     names = _names.postgresql
-    of_one = sa.select(_L.c.seq).where(_link, _L.c.about == names.c.value, _L.c.seq > _after)
-    links = of_one.order_by(_L.c.seq).limit(_most).lateral()
-    several = sa.select(links.c.seq).select_from(names.join(links, sa.true()))
-    found = several.distinct().order_by(links.c.seq).limit(_most).subquery()
-    one = first_from(sa.select(*sized_columns).where(_of_it), found.c.seq).lateral()
-    return sa.select(*one.c).select_from(found.join(one, one.c.seq == found.c.seq)).order_by(one.c.seq)
+    links_of_name = sa.select(_L.c.seq).where(_link_in_space, _L.c.about == names.c.value, _L.c.seq > _after)
+    links = links_of_name.order_by(_L.c.seq).limit(_limit).lateral()
+    all_links = sa.select(links.c.seq).select_from(names.join(links, sa.true()))
+    seqs = all_links.distinct().order_by(links.c.seq).limit(_limit).subquery()
+    envelope = first_from(sa.select(*sized_columns).where(_in_space), seqs.c.seq).lateral()
+    return (
+        sa.select(*envelope.c).select_from(seqs.join(envelope, envelope.c.seq == seqs.c.seq)).order_by(envelope.c.seq)
+    )
 
 
-_ABOUT = Statement(_about_each(), sqlite=_about())
+_CORRELATED = Statement(_correlated_postgresql(), sqlite=_correlated_sqlite())
 
-_opening = (
+_openers = (
     sa.select(*sized_columns)
-    .where(_of_it, sa.text("role = 'opens'"), _E.c.seq > _after, _E.c.seq < _before)
-    .limit(_most)
+    .where(_in_space, sa.text("role = 'opens'"), _E.c.seq > _after, _E.c.seq < _before)
+    .limit(_limit)
 )
-_OPENED = {True: Statement(_opening.order_by(_E.c.seq.desc())), False: Statement(_opening.order_by(_E.c.seq))}
+_OPENERS = {True: Statement(_openers.order_by(_E.c.seq.desc())), False: Statement(_openers.order_by(_E.c.seq))}
 
 _key = (_L.c.owner, _L.c.space, _L.c.about, _L.c.seq)
-_some = sa.select(*_key).where(_link).order_by(_L.c.about, _L.c.seq).limit(_most)
-_DELETE = Statement(sa.delete(_L).where(sa.tuple_(*_key).in_(_some)).returning(_L.c.seq))
+_first_links = sa.select(*_key).where(_link_in_space).order_by(_L.c.about, _L.c.seq).limit(_limit)
+_DELETE = Statement(sa.delete(_L).where(sa.tuple_(*_key).in_(_first_links)).returning(_L.c.seq))
 
 
-def rows_of(owner: str, name: str, several: Iterable[StoredEnvelope]) -> list[Params]:
+def link_rows(owner: str, name: str, envelopes: Iterable[StoredEnvelope]) -> list[Params]:
     """As the table has them."""
     return [
         {"owner": owner, "space": name, "about": about, "seq": stored.envelope.seq}
-        for stored in several
+        for stored in envelopes
         for about in dict.fromkeys(stored.envelope.correlation_id)
-        if storable(about)
+        if is_storable(about)
     ]
 
 
-class About(msgspec.Struct, frozen=True):
+class CorrelationQuery(msgspec.Struct, frozen=True):
     owner: str
     name: str
     ids: tuple[str, ...]
@@ -80,7 +82,7 @@ class About(msgspec.Struct, frozen=True):
     limit: int
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OpenersQuery(msgspec.Struct, frozen=True):
     owner: str
     name: str
     after: int
@@ -89,40 +91,40 @@ class Opened(msgspec.Struct, frozen=True):
     newest: bool
 
 
-def about(asked: About) -> Op[Portion]:
-    ids = [id for id in dict.fromkeys(asked.ids) if storable(id)]
+def find_correlated(query: CorrelationQuery) -> Operation[EnvelopePage]:
+    ids = [id for id in dict.fromkeys(query.ids) if is_storable(id)]
     if not ids:
-        return Portion()
-    rows = yield Ask(
-        _ABOUT,
+        return EnvelopePage()
+    rows = yield Execute(
+        _CORRELATED,
         {
-            "for_owner": asked.owner,
-            "for_name": asked.name,
+            "for_owner": query.owner,
+            "for_name": query.name,
             "names": msgspec.json.encode(ids).decode(),
-            "after": min(asked.after, LAST_SEQ),
-            "most": asked.limit,
+            "after": min(query.after, MAX_SEQ),
+            "most": query.limit,
         },
     )
-    return (yield from portion(asked.owner, asked.name, rows, asked.limit))
+    return (yield from read_page(query.owner, query.name, rows, query.limit))
 
 
-def opened(asked: Opened) -> Op[Portion]:
-    rows = yield Ask(
-        _OPENED[asked.newest],
+def find_openers(query: OpenersQuery) -> Operation[EnvelopePage]:
+    rows = yield Execute(
+        _OPENERS[query.newest],
         {
-            "for_owner": asked.owner,
-            "for_name": asked.name,
-            "after": min(asked.after, LAST_SEQ),
-            "before": LAST_SEQ if asked.before is None else max(0, min(asked.before, LAST_SEQ)),
-            "most": asked.limit,
+            "for_owner": query.owner,
+            "for_name": query.name,
+            "after": min(query.after, MAX_SEQ),
+            "before": MAX_SEQ if query.before is None else max(0, min(query.before, MAX_SEQ)),
+            "most": query.limit,
         },
     )
-    return (yield from portion(asked.owner, asked.name, rows, asked.limit))
+    return (yield from read_page(query.owner, query.name, rows, query.limit))
 
 
-def _remove(params: Params) -> Op[int]:
+def _remove(params: Params) -> Operation[int]:
     """The first of a space's links; how many."""
-    return len((yield Ask(_DELETE, params)))
+    return len((yield Execute(_DELETE, params)))
 
 
-remove = each(_remove)
+remove = for_each(_remove)

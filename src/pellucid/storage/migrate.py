@@ -17,18 +17,18 @@ from pathlib import Path
 
 from .errors import StoreError
 
-HEAD = "0005"
+HEAD_VERSION = "0005"
 """The version of this Pellucid's store."""
 
 DIALECTS = ("sqlite", "postgresql")
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
-_BETWEEN = ";\n\n"
+_SEPARATOR = ";\n\n"
 
-LOCK = 0x70656C6C75636964
+ADVISORY_LOCK_KEY = 0x70656C6C75636964
 """PostgreSQL's advisory lock that a migrating replica holds: "pellucid"."""
 
-_one_at_a_time = threading.Lock()  # what a migration script talks to is global in Alembic
+_alembic_lock = threading.Lock()  # what a migration script talks to is global in Alembic
 
 
 class _Statements(io.StringIO):
@@ -46,17 +46,17 @@ class _Statements(io.StringIO):
 
 
 @lru_cache
-def migration(dialect: str, version: str | None) -> tuple[str, ...]:
+def migration_statements(dialect: str, version: str | None) -> tuple[str, ...]:
     """The statements that bring a database of this version (None: an empty one) up to date; none if it is. Raises
     `StoreError`."""
-    if version == HEAD:
+    if version == HEAD_VERSION:
         return ()
     if version is None:
-        return tuple(_file_of(dialect).read_text("utf-8").rstrip().removesuffix(";").split(_BETWEEN))
-    return upgrade(dialect, version)
+        return tuple(_sql_file(dialect).read_text("utf-8").rstrip().removesuffix(";").split(_SEPARATOR))
+    return alembic_statements(dialect, version)
 
 
-def upgrade(dialect: str, version: str | None) -> tuple[str, ...]:
+def alembic_statements(dialect: str, version: str | None) -> tuple[str, ...]:
     """The same, by Alembic."""
     from alembic import command
     from alembic.config import Config
@@ -68,7 +68,7 @@ def upgrade(dialect: str, version: str | None) -> tuple[str, ...]:
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["dialect"] = dialect
-    with _one_at_a_time:
+    with _alembic_lock:
         scripts = ScriptDirectory.from_config(config)
         try:
             if version:
@@ -84,10 +84,10 @@ def upgrade(dialect: str, version: str | None) -> tuple[str, ...]:
     return tuple(output.statements)
 
 
-def _file_of(dialect: str) -> Path:
+def _sql_file(dialect: str) -> Path:
     return _MIGRATIONS / f"{dialect}.sql"
 
 
 if __name__ == "__main__":
     for _dialect in DIALECTS:
-        _file_of(_dialect).write_text(_BETWEEN.join(upgrade(_dialect, None)) + ";\n", "utf-8")
+        _sql_file(_dialect).write_text(_SEPARATOR.join(alembic_statements(_dialect, None)) + ";\n", "utf-8")

@@ -17,7 +17,7 @@ R = TypeVar("R")
 M = TypeVar("M")
 
 
-def storable(text: str) -> bool:
+def is_storable(text: str) -> bool:
     if "\0" in text:
         return False
     try:
@@ -30,20 +30,20 @@ def storable(text: str) -> bool:
 def check_names(**names: str | None) -> None:
     """Raises `RequestError` for the first that cannot be kept."""
     for name, text in names.items():
-        if text is not None and not storable(text):
+        if text is not None and not is_storable(text):
             raise RequestError(f"{name} holds a character that cannot be kept: a NUL or half of a surrogate pair")
 
 
-def finds(missing: M) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | M]]]:
+def return_if_unstorable(default: M) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | M]]]:
     """For a method that looks for something by its ids: what it says when one of them cannot be an id."""
 
     def decorate(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | M]]:
         @wraps(method)
-        async def looking(*args: P.args, **kwargs: P.kwargs) -> R | M:
-            if all(storable(value) for value in (*args, *kwargs.values()) if isinstance(value, str)):
+        async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | M:
+            if all(is_storable(value) for value in (*args, *kwargs.values()) if isinstance(value, str)):
                 return await method(*args, **kwargs)
-            return missing
+            return default
 
-        return looking
+        return wrapper
 
     return decorate

@@ -16,11 +16,11 @@ import asyncpg
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as asyncpg_dialect
 from sqlalchemy.engine import URL
 
-from .errors import AlreadyStored, OutageLog, Refused, StoreError, Unanswered
-from .migrate import LOCK, migration
-from .statement import BATCH, A, Ask, Bulk, Op, R, Row, Write, commit
+from .errors import AlreadyStored, OutageLog, StatementFailed, StoreError, StoreUnavailable
+from .migrate import ADVISORY_LOCK_KEY, migration_statements
+from .statement import MAX_BATCH, A, BulkOperation, Execute, Operation, R, Row, Write, commit
 
-READERS = 4
+MAX_READERS = 4
 CONNECT_SECONDS = 5
 COMMAND_SECONDS = 15
 TRUSTED_SECONDS = 5
@@ -28,40 +28,40 @@ TRUSTED_SECONDS = 5
 
 _DIALECT = asyncpg_dialect()  # type: ignore[no-untyped-call]
 
-_STEPS = {"SNAPSHOT": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"}
+_TRANSACTION_STEPS = {"SNAPSHOT": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"}
 
-_FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+_DRIVER_ERRORS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
-_AWAY = ("08", "25", "28", "3D", "53", "57", "58")
+_UNAVAILABLE_CLASSES = ("08", "25", "28", "3D", "53", "57", "58")
 """Classes of SQLSTATE that say the server cannot work now: no connection, read-only, not let in, no such database,
 out of something, shutting down, its own I/O."""
 
-_AGAIN = ("40", "0A", "55")
+_RETRYABLE_CLASSES = ("40", "0A", "55")
 """… that another's transaction, or a change of the tables, was in the way."""
 
 
-class _Waiting(NamedTuple):
+class _PendingWrite(NamedTuple):
     write: Write
-    done: asyncio.Future[Any]
+    future: asyncio.Future[Any]
 
 
-class Postgres:
+class PostgresDatabase:
     """A `Database`."""
 
     def __init__(self, dsn: str, pool: asyncpg.Pool) -> None:
         self.transactions = 0
-        self._reading, self._writing = OutageLog("read"), OutageLog("written")
+        self._read_outages, self._write_outages = OutageLog("read"), OutageLog("written")
         self._dsn = dsn
         self._pool = pool
-        self._closed = False
-        self._waiting: list[_Waiting] = []
-        self._some = asyncio.Event()
+        self._is_closed = False
+        self._pending: list[_PendingWrite] = []
+        self._has_pending = asyncio.Event()
         self._writer: asyncpg.Connection | None = None
-        self._used = 0.0
-        self._task = asyncio.create_task(self._write())
+        self._writer_used_at = 0.0
+        self._write_task = asyncio.create_task(self._write_loop())
 
     @classmethod
-    async def open(cls, url: URL) -> Postgres:
+    async def open(cls, url: URL) -> PostgresDatabase:
         """Raises `StoreError` if there is no such server, or it does not let us in."""
         dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
         try:
@@ -73,13 +73,13 @@ class Postgres:
             pool = await asyncpg.create_pool(
                 dsn,
                 min_size=0,
-                max_size=READERS,
+                max_size=MAX_READERS,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
                 init=_plan_by_index,
                 reset=_nothing_to_reset,
             )
-        except (*_FAULTS, ValueError) as error:
+        except (*_DRIVER_ERRORS, ValueError) as error:
             raise StoreError(
                 f"PostgreSQL at {url.host or 'the local socket'} cannot be used as a store; "
                 "its address, user, password and database must be right, and the user must be allowed to make tables",
@@ -87,82 +87,82 @@ class Postgres:
             ) from None
         return cls(dsn, pool)
 
-    async def read(self, op: Callable[[A], Op[R]], argument: A) -> R:
-        if self._closed:
-            raise _closed()
-        with self._reading:
+    async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
+        if self._is_closed:
+            raise _closed_error()
+        with self._read_outages:
             try:
                 return await self._read(op(argument))
-            except Unanswered:
+            except StoreUnavailable:
                 # Perhaps just this connection is dead, since the server was away while nobody asked it anything.
                 await self._pool.expire_connections()
                 return await self._read(op(argument))
 
-    async def write(self, op: Bulk[A, R], argument: A) -> R:
-        if self._closed:
-            raise _closed()
-        done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(Write(op, argument), done))
-        self._some.set()
-        with self._writing:
-            return await done
+    async def write(self, op: BulkOperation[A, R], argument: A) -> R:
+        if self._is_closed:
+            raise _closed_error()
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._pending.append(_PendingWrite(Write(op, argument), future))
+        self._has_pending.set()
+        with self._write_outages:
+            return await future
 
     async def aclose(self) -> None:
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
-        self._some.set()
-        await self._task
+        self._is_closed = True
+        self._has_pending.set()
+        await self._write_task
         if self._writer:
             self._writer.terminate()
         try:
             await asyncio.wait_for(self._pool.close(), CONNECT_SECONDS)
-        except _FAULTS:
+        except _DRIVER_ERRORS:
             self._pool.terminate()
 
-    async def _read(self, op: Op[R]) -> R:
+    async def _read(self, op: Operation[R]) -> R:
         try:
             async with self._pool.acquire(timeout=COMMAND_SECONDS) as connection:
-                return await _carry_out(connection, op)
-        except _FAULTS as error:
-            raise Unanswered(cause=type(error).__name__) from None
+                return await _run_operation(connection, op)
+        except _DRIVER_ERRORS as error:
+            raise StoreUnavailable(cause=type(error).__name__) from None
 
-    async def _write(self) -> None:
+    async def _write_loop(self) -> None:
         while True:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
+            while self._pending:
+                batch, self._pending = self._pending[:MAX_BATCH], self._pending[MAX_BATCH:]
                 await self._commit(batch)
-            if self._closed:
+            if self._is_closed:
                 return
-            self._some.clear()
-            await self._some.wait()
+            self._has_pending.clear()
+            await self._has_pending.wait()
 
-    async def _commit(self, batch: list[_Waiting]) -> None:
+    async def _commit(self, batch: list[_PendingWrite]) -> None:
         self.transactions += 1
         outcomes: list[Any]
         try:
-            writer = await self._ready()
-            outcomes = await _carry_out(writer, commit([one.write for one in batch]))
-            self._used = time.monotonic()
+            writer = await self._open_writer()
+            outcomes = await _run_operation(writer, commit([pending.write for pending in batch]))
+            self._writer_used_at = time.monotonic()
         except Exception as error:
             if self._writer:  # in what state it is nobody knows
                 self._writer.terminate()
                 self._writer = None
-            told = error if isinstance(error, StoreError) else Unanswered(cause=type(error).__name__)
-            outcomes = [told.copy() for _ in batch]
-        for one, outcome in zip(batch, outcomes, strict=True):
-            if one.done.done():  # the caller left
+            failure = error if isinstance(error, StoreError) else StoreUnavailable(cause=type(error).__name__)
+            outcomes = [failure.copy() for _ in batch]
+        for pending, outcome in zip(batch, outcomes, strict=True):
+            if pending.future.done():  # the caller left
                 continue
             if isinstance(outcome, BaseException):
-                one.done.set_exception(outcome)
+                pending.future.set_exception(outcome)
             else:
-                one.done.set_result(outcome)
+                pending.future.set_result(outcome)
 
-    async def _ready(self) -> asyncpg.Connection:
-        if self._writer and time.monotonic() - self._used > TRUSTED_SECONDS:
+    async def _open_writer(self) -> asyncpg.Connection:
+        if self._writer and time.monotonic() - self._writer_used_at > TRUSTED_SECONDS:
             try:
                 await self._writer.execute("SELECT 1")
-            except _FAULTS:
+            except _DRIVER_ERRORS:
                 self._writer.terminate()
                 self._writer = None
         if self._writer is None or self._writer.is_closed():
@@ -193,60 +193,64 @@ async def _nothing_to_reset(connection: asyncpg.Connection) -> None:
     """Readers leave nothing behind, so the round trip that would clean up is saved."""
 
 
-async def _carry_out(connection: asyncpg.Connection, op: Op[R]) -> R:
+async def _run_operation(connection: asyncpg.Connection, op: Operation[R]) -> R:
     rows: list[Row] | None = None
-    wrong: StoreError | None = None
+    failure: StoreError | None = None
     while True:
         try:
-            ask = op.throw(wrong) if wrong else op.send(rows)  # type: ignore[arg-type]
+            request = op.throw(failure) if failure else op.send(rows)  # type: ignore[arg-type]
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         try:
-            rows, wrong = await _ask(connection, ask), None
+            rows, failure = await _execute(connection, request), None
         except Exception as error:
-            wrong = _said(error)
+            failure = _to_store_error(error)
 
 
-async def _ask(connection: asyncpg.Connection, ask: Ask) -> list[Row]:
-    statement, params = ask
+async def _execute(connection: asyncpg.Connection, request: Execute) -> list[Row]:
+    statement, params = request
     if isinstance(statement, str):
-        await connection.execute(_STEPS.get(statement, statement))
+        await connection.execute(_TRANSACTION_STEPS.get(statement, statement))
         return []
-    prepared = statement.on(_DIALECT)
+    compiled = statement.compile_for(_DIALECT)
     if isinstance(params, list):
-        await connection.executemany(prepared.text, [prepared.values(one) for one in params])
+        await connection.executemany(compiled.text, [compiled.values(one) for one in params])
         return []
-    if prepared.replan:
+    if compiled.replan:
         await connection.execute("SET plan_cache_mode = force_custom_plan")
         try:
-            return [tuple(row) for row in await connection.fetch(prepared.text, *prepared.values(params))]
+            return [tuple(row) for row in await connection.fetch(compiled.text, *compiled.values(params))]
         finally:
             await connection.execute("RESET plan_cache_mode")
-    return [tuple(row) for row in await connection.fetch(prepared.text, *prepared.values(params))]
+    return [tuple(row) for row in await connection.fetch(compiled.text, *compiled.values(params))]
 
 
-def _said(error: Exception) -> StoreError:
+def _to_store_error(error: Exception) -> StoreError:
     cause = type(error).__name__
     if isinstance(error, asyncpg.UniqueViolationError):
         return AlreadyStored(cause=cause)
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
-        away = state.startswith(_AWAY)
-        return Unanswered(cause=cause) if away else Refused(cause=cause, again=state.startswith(_AGAIN))
+        is_server_unavailable = state.startswith(_UNAVAILABLE_CLASSES)
+        return (
+            StoreUnavailable(cause=cause)
+            if is_server_unavailable
+            else StatementFailed(cause=cause, is_retryable=state.startswith(_RETRYABLE_CLASSES))
+        )
     # A ValueError is what asyncpg finds wrong with a value by itself: that is no fault of the server's.
-    gone = isinstance(error, _FAULTS) and not isinstance(error, ValueError)
-    return Unanswered(cause=cause) if gone else Refused(cause=cause)
+    is_connection_lost = isinstance(error, _DRIVER_ERRORS) and not isinstance(error, ValueError)
+    return StoreUnavailable(cause=cause) if is_connection_lost else StatementFailed(cause=cause)
 
 
 async def _migrate(connection: asyncpg.Connection) -> None:
     async with connection.transaction():
-        await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+        await connection.execute(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK_KEY})")
         version = None
         if await connection.fetchval("SELECT to_regclass('alembic_version')"):
             version = await connection.fetchval("SELECT version_num FROM alembic_version")
-        for statement in await asyncio.to_thread(migration, "postgresql", version):
+        for statement in await asyncio.to_thread(migration_statements, "postgresql", version):
             await connection.execute(statement)
 
 
-def _closed() -> StoreError:
+def _closed_error() -> StoreError:
     return StoreError("the store is closed: this server is shutting down")

@@ -25,19 +25,31 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import asdict
 
-from ..record import SALT_BYTES, Checkpoint, Entry, Head, Recording, Signer, canonical, digest, follow, genesis, signed
-from ..record.chain import ranges
+from ..record import (
+    SALT_BYTES,
+    ChainHead,
+    Checkpoint,
+    Entry,
+    Recording,
+    Signer,
+    canonical_json,
+    content_digest,
+    entry_hash,
+    genesis_hash,
+    sign_checkpoint,
+)
+from ..record.chain import to_ranges
 from . import tables
 from .contents import ENVELOPE
-from .statement import Ask, Op, Params, Row, Statement, given, over
+from .statement import Execute, Operation, Params, Row, Statement, over_json_rows, param
 
 _S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
-_this = sa.and_(_S.c.owner == given("for_owner"), _S.c.scope == given("for_scope"))
+_this_scope = sa.and_(_S.c.owner == param("for_owner"), _S.c.scope == param("for_scope"))
 
 # ------------------------------------------------------------------------------------------- what is stored, and goes
 
 
-class Noted(NamedTuple):
+class NewEntry(NamedTuple):
     """Something that the record is to say."""
 
     owner: str
@@ -47,11 +59,11 @@ class Noted(NamedTuple):
     content: Sequence[bytes] | None = None
     """What was stored, in pieces."""
     more: Mapping[str, Any] = {}
-    of: str | None = None
+    content_kind: str | None = None
     """As what it was stored, where the entry has another kind than that."""
 
 
-class Gone(NamedTuple):
+class RemovedContent(NamedTuple):
     """Something that is not stored any more."""
 
     owner: str
@@ -62,12 +74,12 @@ class Gone(NamedTuple):
     """None: all of that kind in the scope."""
 
 
-def milliseconds(now: float) -> int:
+def to_milliseconds(now: float) -> int:
     return int(now * 1000)
 
 
 # A row that is made is one whose chain is empty: its hash is known without it.
-_TAKE = over(
+_LOCK_SCOPES = over_json_rows(
     "INSERT INTO record_scopes (owner, scope, number, hash, signed, since) "
     "SELECT {owner}, {scope}, 0, :nothing, 0, :at FROM {asked} WHERE true ORDER BY 1, 2 "
     "ON CONFLICT (owner, scope) DO UPDATE SET number = record_scopes.number "
@@ -76,133 +88,150 @@ _TAKE = over(
     at=sa.BigInteger,
     nothing=sa.LargeBinary,
 )
-_ADD, _KEEP = Statement(sa.insert(_E)), Statement(sa.insert(_K))
-_MOVE = Statement(
+_INSERT_ENTRIES, _INSERT_SALTS = Statement(sa.insert(_E)), Statement(sa.insert(_K))
+_UPDATE_HEAD = Statement(
     sa.update(_S)
-    .where(_this)
+    .where(_this_scope)
     .values(
-        number=given("to_number", sa.BigInteger),
-        hash=given("to_hash", sa.LargeBinary),
-        seal=given("seal", sa.LargeBinary),
+        number=param("to_number", sa.BigInteger),
+        hash=param("to_hash", sa.LargeBinary),
+        seal=param("seal", sa.LargeBinary),
     )
 )
-_HEAD = Statement(sa.select(_S.c.number, _S.c.hash).where(_this))
+_GET_HEAD = Statement(sa.select(_S.c.number, _S.c.hash).where(_this_scope))
 
 
-def _ending(*columns: str) -> Statement:
+def _delete_salts(*columns: str) -> Statement:
     """Those that are asked for are gone, and with them their salts."""
-    asked = ", ".join(f"{{{column}}}" for column in columns)
-    return over(
-        f"DELETE FROM record_salts WHERE ({', '.join(columns)}) IN (SELECT {asked} FROM {{asked}}) "
+    values = ", ".join(f"{{{column}}}" for column in columns)
+    return over_json_rows(
+        f"DELETE FROM record_salts WHERE ({', '.join(columns)}) IN (SELECT {values} FROM {{asked}}) "
         "RETURNING owner, scope, number, subject",
         dict.fromkeys(columns, "text"),
     )
 
 
-_END, _END_ALL = _ending("owner", "scope", "subject", "kind"), _ending("owner", "scope", "kind")
+_DELETE_SALTS, _DELETE_ALL_SALTS = (
+    _delete_salts("owner", "scope", "subject", "kind"),
+    _delete_salts("owner", "scope", "kind"),
+)
 
-_BROKEN = b""
+_NO_SEAL = b""
 """No seal."""
 
 
-def append(recording: Recording, at: int, noted: Sequence[Noted], *, accept: bool = False) -> Op[None]:
+def append_entries(
+    recording: Recording, at_ms: int, new_entries: Sequence[NewEntry], *, accept: bool = False
+) -> Operation[None]:
     """Say this, in this order. `at` is the time in milliseconds. `accept`: also where the end of a chain was written
     without the key, which is otherwise not sealed any more."""
-    if not noted or not recording.enabled:
+    if not new_entries or not recording.is_enabled:
         return
-    scopes: dict[tuple[str, str], list[Noted]] = {}
-    for one in noted:
-        scopes.setdefault((one.owner, one.scope), []).append(one)
-    asked = canonical([{"owner": owner, "scope": scope} for owner, scope in sorted(scopes)]).decode()
-    taken = yield Ask(_TAKE, {"asked": asked, "at": at, "nothing": b""})
+    scopes: dict[tuple[str, str], list[NewEntry]] = {}
+    for new_entry in new_entries:
+        scopes.setdefault((new_entry.owner, new_entry.scope), []).append(new_entry)
+    scope_rows = canonical_json([{"owner": owner, "scope": scope} for owner, scope in sorted(scopes)]).decode()
+    locked = yield Execute(_LOCK_SCOPES, {"asked": scope_rows, "at": at_ms, "nothing": b""})
     rows: list[Params] = []
     salts: list[Params] = []
-    moved: list[Params] = []
-    for owner, scope, number, hash, signed_to, seal in taken:
-        head = Head(number, bytes(hash) if number else genesis(owner, scope))
-        ours = accept or number == 0 or recording.sealed(owner, scope, head, signed_to, seal)
-        for one in scopes[owner, scope]:
-            salt = None if one.content is None else urandom(SALT_BYTES)
-            head, row = _next(head, at, one, salt)
+    head_params: list[Params] = []
+    for owner, scope, number, hash, signed_to, seal in locked:
+        head = ChainHead(number, bytes(hash) if number else genesis_hash(owner, scope))
+        is_ours = accept or number == 0 or recording.is_sealed(owner, scope, head, signed_to, seal)
+        for new_entry in scopes[owner, scope]:
+            salt = None if new_entry.content is None else urandom(SALT_BYTES)
+            head, row = _next_entry(head, at_ms, new_entry, salt)
             rows.append(row)
             if salt is not None:
-                salts.append({**row, "kind": one.of or one.kind, "salt": salt})
-        named = {"for_owner": owner, "for_scope": scope, "to_number": head.number, "to_hash": head.hash}
-        moved.append({**named, "seal": recording.seal(owner, scope, head, signed_to) if ours else _BROKEN})
-    yield Ask(_ADD, rows)
+                salts.append({**row, "kind": new_entry.content_kind or new_entry.kind, "salt": salt})
+        params = {"for_owner": owner, "for_scope": scope, "to_number": head.number, "to_hash": head.hash}
+        head_params.append({**params, "seal": recording.seal(owner, scope, head, signed_to) if is_ours else _NO_SEAL})
+    yield Execute(_INSERT_ENTRIES, rows)
     if salts:
-        yield Ask(_KEEP, salts)
-    yield Ask(_MOVE, moved)
-    recording.waiting += len(rows)
+        yield Execute(_INSERT_SALTS, salts)
+    yield Execute(_UPDATE_HEAD, head_params)
+    recording.unsigned_count += len(rows)
 
 
-def _next(head: Head, at: int, noted: Noted, salt: bytes | None) -> tuple[Head, Params]:
-    owner, scope, kind, subject, content, more, _ = noted
-    made = None if salt is None or content is None else digest(salt, content)
-    hexadecimal = made.hex() if made is not None else None
-    entry = Entry(number=head.number + 1, at=at, kind=kind, subject=subject, digest=hexadecimal, more=dict(more))
-    hash = follow(head.hash, entry)
-    kept = {"owner": owner, "scope": scope, "digest": made, "more": canonical(more) if more else None, "hash": hash}
-    return Head(entry.number, hash), asdict(entry) | kept
+def _next_entry(head: ChainHead, at_ms: int, new_entry: NewEntry, salt: bytes | None) -> tuple[ChainHead, Params]:
+    owner, scope, kind, subject, content, more, _ = new_entry
+    entry_digest = None if salt is None or content is None else content_digest(salt, content)
+    digest_hex = entry_digest.hex() if entry_digest is not None else None
+    entry = Entry(number=head.number + 1, at=at_ms, kind=kind, subject=subject, digest=digest_hex, more=dict(more))
+    hash = entry_hash(head.hash, entry)
+    stored_fields = {
+        "owner": owner,
+        "scope": scope,
+        "digest": entry_digest,
+        "more": canonical_json(more) if more else None,
+        "hash": hash,
+    }
+    return ChainHead(entry.number, hash), asdict(entry) | stored_fields
 
 
-def end(
+def record_removals(
     recording: Recording,
-    at: int,
+    at_ms: int,
     kind: str,
-    gone: Iterable[Gone],
-    left: Mapping[tuple[str, str, str], Sequence[bytes]] | None = None,
-) -> Op[None]:
+    removed: Iterable[RemovedContent],
+    replacements: Mapping[tuple[str, str, str], Sequence[bytes]] | None = None,
+) -> Operation[None]:
     """What is not stored any more, and why: `deleted`, `expired`, `erased`. Nothing is said of what the record never
     knew. `left`: what is stored in the place of something, by owner, scope and subject.
 
     Done even where nothing is recorded any more, for what was recorded before must not be left to be guessed."""
-    named: list[dict[str, Any]] = []
-    whole: list[dict[str, Any]] = []
-    for one in gone:
-        (named if one.subject is not None else whole).append(one._asdict())
+    by_subject: list[dict[str, Any]] = []
+    by_kind: list[dict[str, Any]] = []
+    for content in removed:
+        (by_subject if content.subject is not None else by_kind).append(content._asdict())
     rows: list[Row] = []
-    for statement, asked in ((_END, named), (_END_ALL, whole)):
-        if asked:
-            rows += yield Ask(statement, {"asked": canonical(asked).decode()})
-    always = recording if recording.enabled else Recording(True, recording.signers)
-    yield from append(always, at, _ended(kind, rows, left or {}))
+    for statement, keys in ((_DELETE_SALTS, by_subject), (_DELETE_ALL_SALTS, by_kind)):
+        if keys:
+            rows += yield Execute(statement, {"asked": canonical_json(keys).decode()})
+    enabled_recording = recording if recording.is_enabled else Recording(True, recording.signers)
+    yield from append_entries(enabled_recording, at_ms, _removal_entries(kind, rows, replacements or {}))
 
 
-def end_of(params: Params, gone: Iterable[Gone]) -> Op[None]:
+def record_removals_of(params: Params, removed: Iterable[RemovedContent]) -> Operation[None]:
     """`end`, for whoever deletes something with these parameters: `recording`, `now`, and `why`, if that is another
     reason than that somebody wanted it."""
-    yield from end(params["recording"], milliseconds(params["now"]), params.get("why", "deleted"), gone)
+    yield from record_removals(
+        params["recording"], to_milliseconds(params["now"]), params.get("why", "deleted"), removed
+    )
 
 
-def _ended(kind: str, rows: Sequence[Row], left: Mapping[tuple[str, str, str], Sequence[bytes]]) -> list[Noted]:
+def _removal_entries(
+    kind: str, rows: Sequence[Row], replacements: Mapping[tuple[str, str, str], Sequence[bytes]]
+) -> list[NewEntry]:
     """One entry for all that went in a scope; but one of its own for each of which something is left."""
-    noted: list[Noted] = []
-    together: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    new_entries: list[NewEntry] = []
+    removed_by_scope: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for owner, scope, number, subject in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
-        if (content := left.get((owner, scope, subject))) is not None:
-            noted.append(Noted(owner, scope, kind, subject, content, {"ends": [[number, number]]}, ENVELOPE))
+        if (content := replacements.get((owner, scope, subject))) is not None:
+            new_entries.append(NewEntry(owner, scope, kind, subject, content, {"ends": [[number, number]]}, ENVELOPE))
         else:
-            together.setdefault((owner, scope), []).append((number, subject))
-    for (owner, scope), ended in together.items():
-        subject = ended[0][1] if len(ended) == 1 else ""
-        noted.append(Noted(owner, scope, kind, subject, None, {"ends": ranges(number for number, _ in ended)}))
-    return noted
+            removed_by_scope.setdefault((owner, scope), []).append((number, subject))
+    for (owner, scope), removed in removed_by_scope.items():
+        subject = removed[0][1] if len(removed) == 1 else ""
+        new_entries.append(
+            NewEntry(owner, scope, kind, subject, None, {"ends": to_ranges(number for number, _ in removed)})
+        )
+    return new_entries
 
 
-def head(params: Params) -> Op[Head | None]:
+def get_head(params: Params) -> Operation[ChainHead | None]:
     """How far a chain has come. None: there is none."""
-    rows = yield Ask(_HEAD, params)
-    return Head(rows[0][0], bytes(rows[0][1])) if rows and rows[0][0] else None
+    rows = yield Execute(_GET_HEAD, params)
+    return ChainHead(rows[0][0], bytes(rows[0][1])) if rows and rows[0][0] else None
 
 
-def read_more(data: bytes | None) -> dict[str, Any]:
+def decode_more(data: bytes | None) -> dict[str, Any]:
     """What stands beside an entry. What is not as it was written reads as something that nobody writes."""
     if data is None:
         return {}
     try:
         more = msgspec.json.decode(data, type=dict[str, Any])
-        if more and canonical(more) == data:
+        if more and canonical_json(more) == data:
             return more
     except (msgspec.DecodeError, ValueError, RecursionError):
         pass
@@ -211,37 +240,39 @@ def read_more(data: bytes | None) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------------- checkpoints
 
-STEP = 200
+CHAINS_PER_STEP = 200
 """So many chains are signed in one transaction, at most."""
 
-_ends = (
+_chain_ends = (
     sa.select(_S.c.owner, _S.c.scope, _S.c.number, _S.c.hash, _S.c.signed, _S.c.seal)
-    .where(sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(given("after_owner"), given("after_scope")))
+    .where(sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(param("after_owner"), param("after_scope")))
     .order_by(_S.c.owner, _S.c.scope)
-    .limit(sa.literal_column(str(STEP)))
+    .limit(sa.literal_column(str(CHAINS_PER_STEP)))
 )
-_unsigned = sa.text("number > signed")
+_is_unsigned = sa.text("number > signed")
 # One that is being written to is signed the next time.
-_UNSIGNED = Statement(_ends.where(_unsigned).with_for_update(skip_locked=True))
-_one: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(_S).where(_unsigned)
-_SOME = Statement(_one.order_by(_S.c.owner, _S.c.scope).limit(sa.literal_column("1")))
-_only_owner, _only_scope = given("only_owner"), given("only_scope")
-_ENDS = Statement(
-    _ends.where(
+_UNSIGNED = Statement(_chain_ends.where(_is_unsigned).with_for_update(skip_locked=True))
+_any_unsigned: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(_S).where(_is_unsigned)
+_ANY_UNSIGNED = Statement(_any_unsigned.order_by(_S.c.owner, _S.c.scope).limit(sa.literal_column("1")))
+_only_owner, _only_scope = param("only_owner"), param("only_scope")
+_CHAIN_ENDS = Statement(
+    _chain_ends.where(
         sa.or_(_only_owner.is_(None), _S.c.owner == _only_owner),
         sa.or_(_only_scope.is_(None), _S.c.scope == _only_scope),
     )
 )
-_newest = sa.select(_C.c.number, _C.c.serial, _C.c.body, _C.c.signature).limit(sa.literal_column("1"))
-_LAST = Statement(_newest.order_by(_C.c.serial.desc()))
-_LAST_OF = Statement(_newest.where(_C.c.owner == given("for_owner")).order_by(_C.c.number.desc()))
-_ADD_CHECKPOINTS = Statement(sa.insert(_C))
-_SIGNED = Statement(
-    sa.update(_S).where(_this).values(signed=given("up_to", sa.BigInteger), seal=given("seal", sa.LargeBinary))
+_newest_checkpoint = sa.select(_C.c.number, _C.c.serial, _C.c.body, _C.c.signature).limit(sa.literal_column("1"))
+_LAST_CHECKPOINT = Statement(_newest_checkpoint.order_by(_C.c.serial.desc()))
+_LAST_CHECKPOINT_OF_OWNER = Statement(
+    _newest_checkpoint.where(_C.c.owner == param("for_owner")).order_by(_C.c.number.desc())
+)
+_INSERT_CHECKPOINTS = Statement(sa.insert(_C))
+_MARK_SIGNED = Statement(
+    sa.update(_S).where(_this_scope).values(signed=param("up_to", sa.BigInteger), seal=param("seal", sa.LargeBinary))
 )
 
 
-class Signatures(NamedTuple):
+class SigningResult(NamedTuple):
     """What came of signing, or accepting, the next chains in their order."""
 
     signed: int
@@ -252,48 +283,48 @@ class Signatures(NamedTuple):
     """Where to go on; None: all were looked at."""
 
 
-def some(_: None) -> Op[bool]:
+def has_unsigned(_: None) -> Operation[bool]:
     """Whether there are any that are not signed."""
-    return bool((yield Ask(_SOME, {})))
+    return bool((yield Execute(_ANY_UNSIGNED, {})))
 
 
-def sign(params: Params) -> Op[Signatures]:
+def sign_chains(params: Params) -> Operation[SigningResult]:
     """The next of those that went on since the last checkpoint: `recording`, `signer`, `at`, and `after_owner` and
     `after_scope` of the step before."""
-    rows = yield Ask(_UNSIGNED, params)
-    right = [row for row in rows if _sealed(params["recording"], row)]
-    if right:
-        yield from _checkpoints(params["recording"], params["signer"], params["at"], right)
-    return Signatures(len(right), len(rows) - len(right), _after(rows))
+    rows = yield Execute(_UNSIGNED, params)
+    sealed_rows = [row for row in rows if _is_sealed(params["recording"], row)]
+    if sealed_rows:
+        yield from _add_checkpoints(params["recording"], params["signer"], params["at"], sealed_rows)
+    return SigningResult(len(sealed_rows), len(rows) - len(sealed_rows), _next_position(rows))
 
 
-def accept(params: Params) -> Op[Signatures]:
+def accept_chains(params: Params) -> Operation[SigningResult]:
     """Take the next of the ends that were written without the key as they are, and say so in their chains. As `sign`,
     without a signer; `only_owner` and `only_scope`, or None, choose."""
-    rows = yield Ask(_ENDS, params)
-    noted = [Noted(row[0], row[1], "accepted", "") for row in rows if not _sealed(params["recording"], row)]
-    yield from append(params["recording"], params["at"], noted, accept=True)
-    return Signatures(len(noted), 0, _after(rows))
+    rows = yield Execute(_CHAIN_ENDS, params)
+    new_entries = [NewEntry(row[0], row[1], "accepted", "") for row in rows if not _is_sealed(params["recording"], row)]
+    yield from append_entries(params["recording"], params["at"], new_entries, accept=True)
+    return SigningResult(len(new_entries), 0, _next_position(rows))
 
 
-def _after(rows: list[Row]) -> Params | None:
-    return {"after_owner": rows[-1][0], "after_scope": rows[-1][1]} if len(rows) == STEP else None
+def _next_position(rows: list[Row]) -> Params | None:
+    return {"after_owner": rows[-1][0], "after_scope": rows[-1][1]} if len(rows) == CHAINS_PER_STEP else None
 
 
-def _sealed(recording: Recording, row: Row) -> bool:
+def _is_sealed(recording: Recording, row: Row) -> bool:
     owner, scope, number, hash, signed_to, seal = row
-    return recording.sealed(owner, scope, Head(number, bytes(hash)), signed_to, seal)
+    return recording.is_sealed(owner, scope, ChainHead(number, bytes(hash)), signed_to, seal)
 
 
-def _checkpoints(recording: Recording, signer: Signer, at: int, rows: list[Row]) -> Op[None]:
-    last = yield Ask(_LAST, {})
-    serial, before = (last[0][1], _hash(last[0])) if last else (0, "")
-    made: list[Params] = []
-    moved: list[Params] = []
+def _add_checkpoints(recording: Recording, signer: Signer, at_ms: int, rows: list[Row]) -> Operation[None]:
+    last = yield Execute(_LAST_CHECKPOINT, {})
+    serial, before = (last[0][1], _checkpoint_hash(last[0])) if last else (0, "")
+    checkpoint_rows: list[Params] = []
+    signed_params: list[Params] = []
     for owner, of_owner in groupby(rows, lambda row: row[0]):
-        heads = {scope: Head(number, bytes(hash)) for _, scope, number, hash, _, _ in of_owner}
-        mine = yield Ask(_LAST_OF, {"for_owner": owner})
-        number, previous = (mine[0][0], _hash(mine[0])) if mine else (0, "")
+        heads = {scope: ChainHead(number, bytes(hash)) for _, scope, number, hash, _, _ in of_owner}
+        last_of_owner = yield Execute(_LAST_CHECKPOINT_OF_OWNER, {"for_owner": owner})
+        number, previous = (last_of_owner[0][0], _checkpoint_hash(last_of_owner[0])) if last_of_owner else (0, "")
         serial += 1
         checkpoint = Checkpoint(
             owner=owner,
@@ -301,21 +332,21 @@ def _checkpoints(recording: Recording, signer: Signer, at: int, rows: list[Row])
             previous=previous,
             serial=serial,
             before=before,
-            at=at,
+            at=at_ms,
             key=signer.id,
             heads={scope: (head.number, head.hash.hex()) for scope, head in heads.items()},
         )
-        body, signature = checkpoint.body(), signed(signer, checkpoint).signature
+        body, signature = checkpoint.body(), sign_checkpoint(signer, checkpoint).signature
         row = {"owner": owner, "number": number + 1, "serial": serial, "body": body, "signature": signature}
-        made.append(row)
+        checkpoint_rows.append(row)
         before = sha256(body + signature).hexdigest()
         for scope, head in heads.items():
             seal = recording.seal(owner, scope, head, head.number)
-            moved.append({"for_owner": owner, "for_scope": scope, "up_to": head.number, "seal": seal})
-    yield Ask(_ADD_CHECKPOINTS, made)
-    yield Ask(_SIGNED, moved)
+            signed_params.append({"for_owner": owner, "for_scope": scope, "up_to": head.number, "seal": seal})
+    yield Execute(_INSERT_CHECKPOINTS, checkpoint_rows)
+    yield Execute(_MARK_SIGNED, signed_params)
 
 
-def _hash(row: Row) -> str:
+def _checkpoint_hash(row: Row) -> str:
     _, _, body, signature = row
     return sha256(bytes(body) + bytes(signature)).hexdigest()

@@ -16,91 +16,91 @@ from typing import Any, NamedTuple, TypeAlias
 import sqlalchemy as sa
 
 from ..record import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
-from ..record.keys import read_body
-from ..record.lines import content_of
+from ..record.keys import decode_checkpoint
+from ..record.lines import content_fields
 from . import contents, tables
 from .contents import ENVELOPE, ITEM, RESPONSE, as_bytes
-from .record import read_more
+from .record import decode_more
 from .responses import UNFINISHED
-from .statement import COMMIT, SNAPSHOT, Ask, Op, Params, Row, Statement, given
+from .statement import COMMIT, SNAPSHOT, Execute, Operation, Params, Row, Statement, param
 
-PAGE = 200
+ENTRIES_PER_PAGE = 200
 """So many entries are read at once, with their contents."""
-STRETCH = 1_000
+ROWS_PER_SCAN = 1_000
 """So much of what is stored is looked at in one question."""
 
 _S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
 
 _LOWEST = -(2**62)
-_most = given("most", sa.BigInteger)
-_owner, _scope = given("only_owner"), given("only_scope")
-_number = given("after_number", sa.BigInteger)
-_after = (given("after_owner"), given("after_scope"), _number)
+_limit = param("most", sa.BigInteger)
+_owner, _scope = param("only_owner"), param("only_scope")
+_number = param("after_number", sa.BigInteger)
+_after = (param("after_owner"), param("after_scope"), _number)
 _START: Params = {"after_owner": "", "after_scope": "", "after_number": _LOWEST}
 
-Say: TypeAlias = Callable[[Line], None]
+LineWriter: TypeAlias = Callable[[Line], None]
 
 
-class Telling(NamedTuple):
+class Export(NamedTuple):
     """What is to be told, and to whom."""
 
-    tell: Say
+    write_line: LineWriter
     begin: Begin
     keys: tuple[KeyLine, ...]
 
 
-def tell(telling: Telling) -> Op[None]:
+def export(request: Export) -> Operation[None]:
     yield SNAPSHOT
     try:
-        yield from _tell(telling)
+        yield from _export_lines(request)
     finally:
         yield COMMIT  # nothing was written: this lets go of what was seen
 
 
-def _tell(telling: Telling) -> Op[None]:
+def _export_lines(request: Export) -> Operation[None]:
     lines = 0
 
-    def say(line: Line) -> None:
+    def write_line(line: Line) -> None:
         nonlocal lines
-        telling.tell(line)
+        request.write_line(line)
         lines += 1
 
-    say(telling.begin)
-    for key in telling.keys:
-        say(key)
-    only: Params = {"only_owner": telling.begin.owner, "only_scope": telling.begin.scope}
-    yield from _checkpoints(only, say)
-    yield from _chains(only, say)
-    yield from _empty(only, say)
-    yield from _unrecorded(only, say)
-    yield from _loose(only, say)
-    say(End(lines=lines))
+    write_line(request.begin)
+    for key in request.keys:
+        write_line(key)
+    selection: Params = {"only_owner": request.begin.owner, "only_scope": request.begin.scope}
+    yield from _write_checkpoints(selection, write_line)
+    yield from _write_chains(selection, write_line)
+    yield from _write_empty_chains(selection, write_line)
+    yield from _write_unrecorded(selection, write_line)
+    yield from _write_orphan_salts(selection, write_line)
+    write_line(End(lines=lines))
 
 
 # ----------------------------------------------------------------------------------------------- what is recorded
 
 
-def _mine(owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
+def _of_owner(owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
     return sa.or_(_owner.is_(None), owner == _owner)
 
 
-def _wanted(table: sa.Table) -> sa.ColumnElement[bool]:
-    return sa.and_(_mine(table.c.owner), sa.or_(_scope.is_(None), table.c.scope == _scope))
+def _is_selected(table: sa.Table) -> sa.ColumnElement[bool]:
+    return sa.and_(_of_owner(table.c.owner), sa.or_(_scope.is_(None), table.c.scope == _scope))
 
 
 _CHECKPOINTS = Statement(
     sa.select(_C.c.owner, _C.c.number, _C.c.serial, _C.c.body, _C.c.signature)
-    .where(_mine(_C.c.owner), _C.c.serial > _number)
+    .where(_of_owner(_C.c.owner), _C.c.serial > _number)
     .order_by(_C.c.serial)
-    .limit(_most)
+    .limit(_limit)
 )
 _as_stored = sa.case((_E.c.kind == "erased", ENVELOPE), else_=_E.c.kind)
 """As what the content of an entry is stored."""
-_ENTRY = ("owner", "scope", "number", "at", "kind", "subject", "digest", "more", "hash")
-_WIDTH = len(_ENTRY) + 1  # and its salt
-_HEAD = [_S.c[name] for name in ("number", "hash", "signed", "since", "seal")]
+_ENTRY_COLUMNS = ("owner", "scope", "number", "at", "kind", "subject", "digest", "more", "hash")
+_ENTRY_WIDTH = len(_ENTRY_COLUMNS) + 1  # and its salt
+_HEAD_COLUMNS = [_S.c[name] for name in ("number", "hash", "signed", "since", "seal")]
 _ENTRIES = Statement(
-    sa.select(*(_E.c[name] for name in _ENTRY), _K.c.salt, *_HEAD)
+    sa.select(*(_E.c[name] for name in _ENTRY_COLUMNS), _K.c.salt, *_HEAD_COLUMNS)
     .select_from(
         _E.outerjoin(_S, sa.and_(_S.c.owner == _E.c.owner, _S.c.scope == _E.c.scope)).outerjoin(
             _K,
@@ -110,50 +110,50 @@ _ENTRIES = Statement(
             ),
         )
     )
-    .where(_wanted(_E), sa.tuple_(_E.c.owner, _E.c.scope, _E.c.number) > sa.tuple_(*_after))
+    .where(_is_selected(_E), sa.tuple_(_E.c.owner, _E.c.scope, _E.c.number) > sa.tuple_(*_after))
     .order_by(_E.c.owner, _E.c.scope, _E.c.number)
-    .limit(_most)
+    .limit(_limit)
 )
-_some_entry = sa.exists().where(_E.c.owner == _S.c.owner, _E.c.scope == _S.c.scope)
+_has_entry = sa.exists().where(_E.c.owner == _S.c.owner, _E.c.scope == _S.c.scope)
 _SCOPES = Statement(
-    sa.select(_S.c.owner, _S.c.scope, _some_entry, *_HEAD)
-    .where(_wanted(_S), sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(*_after[:2]))
+    sa.select(_S.c.owner, _S.c.scope, _has_entry, *_HEAD_COLUMNS)
+    .where(_is_selected(_S), sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(*_after[:2]))
     .order_by(_S.c.owner, _S.c.scope)
-    .limit(_most)
+    .limit(_limit)
 )
 
 
-def _checkpoints(only: Params, say: Say) -> Op[None]:
-    after, scope = _LOWEST, only["only_scope"]
-    while rows := (yield Ask(_CHECKPOINTS, {**only, "after_number": after, "most": PAGE})):
+def _write_checkpoints(selection: Params, write_line: LineWriter) -> Operation[None]:
+    after, scope = _LOWEST, selection["only_scope"]
+    while rows := (yield Execute(_CHECKPOINTS, {**selection, "after_number": after, "most": ENTRIES_PER_PAGE})):
         for owner, number, serial, body, signature in rows:
-            checkpoint, signature = read_body(as_bytes(body)), as_bytes(signature)
+            checkpoint, signature = decode_checkpoint(as_bytes(body)), as_bytes(signature)
             if scope is None or (checkpoint is not None and scope in checkpoint.heads):
-                numbers = {"number": _int(number), "serial": _int(serial)}
-                say(CheckpointLine(owner=str(owner), **numbers, checkpoint=checkpoint, signature=signature))
+                numbers = {"number": _int_or_invalid(number), "serial": _int_or_invalid(serial)}
+                write_line(CheckpointLine(owner=str(owner), **numbers, checkpoint=checkpoint, signature=signature))
         after = rows[-1][2]
 
 
-def _chains(only: Params, say: Say) -> Op[None]:
+def _write_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
     """Each with its entries; also one of which it is not kept where it ends."""
     after, last = _START, None
-    while rows := (yield Ask(_ENTRIES, {**only, **after, "most": PAGE})):
-        found = yield from contents.read([row[:_WIDTH] for row in rows])
-        for row, content in zip(rows, found, strict=True):
+    while rows := (yield Execute(_ENTRIES, {**selection, **after, "most": ENTRIES_PER_PAGE})):
+        entry_contents = yield from contents.read_contents([row[:_ENTRY_WIDTH] for row in rows])
+        for row, content in zip(rows, entry_contents, strict=True):
             if row[:2] != last:
                 last = row[:2]
-                say(_scope_line(row[0], row[1], row[_WIDTH:]))
-            say(_entry_line(row, content))
+                write_line(_scope_line(row[0], row[1], row[_ENTRY_WIDTH:]))
+            write_line(_entry_line(row, content))
         after = dict(zip(after, rows[-1], strict=False))
 
 
-def _empty(only: Params, say: Say) -> Op[None]:
+def _write_empty_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
     """Those that have an end, and no entries."""
     after = _START
-    while rows := (yield Ask(_SCOPES, {**only, **after, "most": PAGE})):
-        for owner, scope, there, *head in rows:
-            if not there:
-                say(_scope_line(owner, scope, head))
+    while rows := (yield Execute(_SCOPES, {**selection, **after, "most": ENTRIES_PER_PAGE})):
+        for owner, scope, has_entries, *head in rows:
+            if not has_entries:
+                write_line(_scope_line(owner, scope, head))
         after = {"after_owner": rows[-1][0], "after_scope": rows[-1][1]}
 
 
@@ -162,151 +162,161 @@ def _scope_line(owner: Any, scope: Any, head: Sequence[Any]) -> ScopeLine:
     return ScopeLine(
         owner=str(owner),
         scope=str(scope),
-        number=_int(number),
+        number=_int_or_invalid(number),
         hash=as_bytes(hash).hex(),
-        signed=_int(signed),
-        since=_int(since),
-        seal=_hex(seal),
+        signed=_int_or_invalid(signed),
+        since=_int_or_invalid(since),
+        seal=_hex_or_none(seal),
     )
 
 
 def _entry_line(row: Row, content: bytes | None) -> EntryLine:
-    _, _, number, at, kind, subject, digest, more, hash, salt = row[:_WIDTH]
+    _, _, number, at, kind, subject, digest, more, hash, salt = row[:_ENTRY_WIDTH]
     return EntryLine(
-        number=_int(number),
-        at=_int(at),
+        number=_int_or_invalid(number),
+        at=_int_or_invalid(at),
         kind=str(kind),
         subject=str(subject),
         hash=as_bytes(hash).hex(),
-        digest=_hex(digest),
-        more=read_more(None if more is None else as_bytes(more)),
-        salt=_hex(salt),
-        **({} if content is None else content_of(content)),
+        digest=_hex_or_none(digest),
+        more=decode_more(None if more is None else as_bytes(more)),
+        salt=_hex_or_none(salt),
+        **({} if content is None else content_fields(content)),
     )
 
 
-def _hex(value: Any) -> str | None:
+def _hex_or_none(value: Any) -> str | None:
     return None if value is None else as_bytes(value).hex()
 
 
-def _int(value: Any) -> int:
+def _int_or_invalid(value: Any) -> int:
     return value if isinstance(value, int) else -1
 
 
 # ------------------------------------------------------------------------------------------- what is not recorded
 
 _R, _T, _I, _V = tables.responses, tables.conversations, tables.entries, tables.envelopes
-_AFTER = [given("after_owner"), given("after_id"), _number]
-_NONE = sa.literal_column("0", sa.BigInteger)
+_AFTER_KEY = [param("after_owner"), param("after_id"), _number]
+_NO_NUMBER = sa.literal_column("0", sa.BigInteger)
 _NULL = sa.null()
 
-_SINCE = Statement(sa.select(_S.c.owner, sa.func.min(_S.c.since)).where(_mine(_S.c.owner)).group_by(_S.c.owner))
+_SINCE = Statement(sa.select(_S.c.owner, sa.func.min(_S.c.since)).where(_of_owner(_S.c.owner)).group_by(_S.c.owner))
 
 
-def _stretch(owner: sa.Column[Any], id: sa.Column[Any], number: sa.ColumnElement[Any], *more: Any) -> Any:
+def _next_rows(owner: sa.Column[Any], id: sa.Column[Any], number: sa.ColumnElement[Any], *more: Any) -> Any:
     """The next of a table, in the order of its key."""
-    key = [owner, id] if number is _NONE else [owner, id, number]
-    after = sa.tuple_(*key) > sa.tuple_(*_AFTER[: len(key)])
+    key = [owner, id] if number is _NO_NUMBER else [owner, id, number]
+    after = sa.tuple_(*key) > sa.tuple_(*_AFTER_KEY[: len(key)])
     return (
         sa.select(owner, id.label("id"), number.label("number"), *more)
-        .where(_mine(owner), after)
+        .where(_of_owner(owner), after)
         .order_by(*key)
-        .limit(_most)
+        .limit(_limit)
         .subquery()
     )
 
 
-def _known(some: Any, scope: Any, subject: Any, kind: str) -> sa.ColumnElement[bool]:
+def _is_recorded(rows: Any, scope: Any, subject: Any, kind: str) -> sa.ColumnElement[bool]:
     return sa.exists().where(
-        _K.c.owner == some.c.owner, _K.c.scope == scope, _K.c.subject == subject, _K.c.kind == kind
+        _K.c.owner == rows.c.owner, _K.c.scope == scope, _K.c.subject == subject, _K.c.kind == kind
     )
 
 
-def _asking(some: Any, scope: Any, subject: Any, known: Any, at: Any = _NULL, first: Any = _NULL) -> Statement:
+def _scan_statement(
+    rows: Any, scope: Any, subject: Any, is_recorded: Any, stored_at: Any = _NULL, first_recorded: Any = _NULL
+) -> Statement:
     """`at`: when it was stored, by its own word. `first`: the number of the first of its place that was recorded."""
-    first = sa.case((known, sa.null()), else_=first)
-    chosen = sa.select(some.c.owner, some.c.id, some.c.number, scope, subject, known, at, first)
-    return Statement(chosen.order_by(some.c.owner, some.c.id, some.c.number))
+    first_recorded = sa.case((is_recorded, sa.null()), else_=first_recorded)
+    chosen = sa.select(rows.c.owner, rows.c.id, rows.c.number, scope, subject, is_recorded, stored_at, first_recorded)
+    return Statement(chosen.order_by(rows.c.owner, rows.c.id, rows.c.number))
 
 
-def _in(where: str, id: Any) -> Any:
-    return sa.literal_column(f"'{where}:'", sa.Text).concat(id)
+def _scope_of(prefix: str, id: Any) -> Any:
+    return sa.literal_column(f"'{prefix}:'", sa.Text).concat(id)
 
 
-def _responses() -> Statement:
-    some = _stretch(_R.c.owner, _R.c.id, _NONE, _R.c.conversation_id, _R.c.updated_at, _R.c.status)
-    alone = some.c.conversation_id.is_(None)
-    scope = sa.case((alone, _in("response", some.c.id)), else_=_in("conversation", some.c.conversation_id))
-    known = sa.or_(some.c.status.in_(UNFINISHED), _known(some, scope, some.c.id, RESPONSE))
-    return _asking(some, scope, some.c.id, known, some.c.updated_at * 1000.0)
+def _scan_responses() -> Statement:
+    rows = _next_rows(_R.c.owner, _R.c.id, _NO_NUMBER, _R.c.conversation_id, _R.c.updated_at, _R.c.status)
+    is_alone = rows.c.conversation_id.is_(None)
+    scope = sa.case(
+        (is_alone, _scope_of("response", rows.c.id)), else_=_scope_of("conversation", rows.c.conversation_id)
+    )
+    is_recorded = sa.or_(rows.c.status.in_(UNFINISHED), _is_recorded(rows, scope, rows.c.id, RESPONSE))
+    return _scan_statement(rows, scope, rows.c.id, is_recorded, rows.c.updated_at * 1000.0)
 
 
-def _items() -> Statement:
-    some = _stretch(_I.c.owner, _I.c.conversation_id, _I.c.position, _I.c.id.label("item"))
-    scope = _in("conversation", some.c.id)
-    made = sa.select(_T.c.created_at).where(_T.c.owner == some.c.owner, _T.c.id == some.c.id).scalar_subquery()
-    there = sa.and_(_I.c.owner == _K.c.owner, _I.c.conversation_id == some.c.id, _I.c.id == _K.c.subject)
-    recorded = [_K.c.owner == some.c.owner, _K.c.scope == scope, _K.c.kind == ITEM]
-    first = sa.select(sa.func.min(_I.c.position)).select_from(_K.join(_I, there)).where(*recorded).scalar_subquery()
-    return _asking(some, scope, some.c.item, _known(some, scope, some.c.item, ITEM), made * 1000.0, first)
+def _scan_items() -> Statement:
+    rows = _next_rows(_I.c.owner, _I.c.conversation_id, _I.c.position, _I.c.id.label("item"))
+    scope = _scope_of("conversation", rows.c.id)
+    created_at = sa.select(_T.c.created_at).where(_T.c.owner == rows.c.owner, _T.c.id == rows.c.id).scalar_subquery()
+    same_item = sa.and_(_I.c.owner == _K.c.owner, _I.c.conversation_id == rows.c.id, _I.c.id == _K.c.subject)
+    recorded = [_K.c.owner == rows.c.owner, _K.c.scope == scope, _K.c.kind == ITEM]
+    first = sa.select(sa.func.min(_I.c.position)).select_from(_K.join(_I, same_item)).where(*recorded).scalar_subquery()
+    return _scan_statement(
+        rows, scope, rows.c.item, _is_recorded(rows, scope, rows.c.item, ITEM), created_at * 1000.0, first
+    )
 
 
-def _envelopes() -> Statement:
-    some = _stretch(_V.c.owner, _V.c.space, _V.c.seq, _V.c.at)
-    scope, subject = _in("space", some.c.id), sa.cast(some.c.number, sa.Text)
-    first = sa.select(_E.c.subject).where(_E.c.owner == some.c.owner, _E.c.scope == scope, _E.c.number == 1)
-    return _asking(some, scope, subject, _known(some, scope, subject, ENVELOPE), first=first.scalar_subquery())
+def _scan_envelopes() -> Statement:
+    rows = _next_rows(_V.c.owner, _V.c.space, _V.c.seq, _V.c.at)
+    scope, subject = _scope_of("space", rows.c.id), sa.cast(rows.c.number, sa.Text)
+    first = sa.select(_E.c.subject).where(_E.c.owner == rows.c.owner, _E.c.scope == scope, _E.c.number == 1)
+    return _scan_statement(
+        rows, scope, subject, _is_recorded(rows, scope, subject, ENVELOPE), first_recorded=first.scalar_subquery()
+    )
 
 
-def _salts() -> Statement:
-    some = (
+def _scan_salts() -> Statement:
+    rows = (
         sa.select(*_K.c)
-        .where(_mine(_K.c.owner), sa.tuple_(*_SALT) > sa.tuple_(*_AFTER_SALT))
-        .order_by(*_SALT)
-        .limit(_most)
+        .where(_of_owner(_K.c.owner), sa.tuple_(*_SALT_KEY) > sa.tuple_(*_AFTER_SALT_KEY))
+        .order_by(*_SALT_KEY)
+        .limit(_limit)
         .subquery()
     )
-    entry = [_E.c.owner == some.c.owner, _E.c.scope == some.c.scope, _E.c.number == some.c.number]
-    same = [_E.c.subject == some.c.subject, _as_stored == some.c.kind]
-    known = sa.exists().where(*entry, *same, _E.c.digest.is_not(None))
-    key = [some.c[column.name] for column in _SALT]
-    return Statement(sa.select(*key, known).order_by(*key))
+    entry = [_E.c.owner == rows.c.owner, _E.c.scope == rows.c.scope, _E.c.number == rows.c.number]
+    same = [_E.c.subject == rows.c.subject, _as_stored == rows.c.kind]
+    has_entry = sa.exists().where(*entry, *same, _E.c.digest.is_not(None))
+    key = [rows.c[column.name] for column in _SALT_KEY]
+    return Statement(sa.select(*key, has_entry).order_by(*key))
 
 
-_SALT = [_K.c.owner, _K.c.scope, _K.c.subject, _K.c.kind, _K.c.number]
-_AFTER_SALT = [given(f"after_{column.name}", type(column.type)) for column in _SALT]
-_SALTS = _salts()
-_STRETCHES = {RESPONSE: _responses(), ITEM: _items(), ENVELOPE: _envelopes()}
+_SALT_KEY = [_K.c.owner, _K.c.scope, _K.c.subject, _K.c.kind, _K.c.number]
+_AFTER_SALT_KEY = [param(f"after_{column.name}", type(column.type)) for column in _SALT_KEY]
+_SALTS = _scan_salts()
+_SCANS = {RESPONSE: _scan_responses(), ITEM: _scan_items(), ENVELOPE: _scan_envelopes()}
 
 
-def _unrecorded(only: Params, say: Say) -> Op[None]:
-    rows = yield Ask(_SINCE, only)
+def _write_unrecorded(selection: Params, write_line: LineWriter) -> Operation[None]:
+    rows = yield Execute(_SINCE, selection)
     since: dict[Any, Any] = {owner: at for owner, at in rows}  # noqa: C416 (rows are tuples of any length)
-    for kind, statement in _STRETCHES.items():
+    for kind, statement in _SCANS.items():
         after: Params = {"after_owner": "", "after_id": "", "after_number": -1}
-        while rows := (yield Ask(statement, {**only, **after, "most": STRETCH})):
-            for owner, _, number, scope, subject, known, at, first in rows:
-                if known or only["only_scope"] not in (None, scope):
+        while rows := (yield Execute(statement, {**selection, **after, "most": ROWS_PER_SCAN})):
+            for owner, _, number, scope, subject, is_recorded, at, first_recorded in rows:
+                if is_recorded or selection["only_scope"] not in (None, scope):
                     continue
-                if first is not None:
-                    before = str(first).isdecimal() and number < int(first)
+                if first_recorded is not None:
+                    is_older = str(first_recorded).isdecimal() and number < int(first_recorded)
                 else:
                     # A space of which the record has nothing is one that is not to be recorded.
-                    before = kind == ENVELOPE or _older(at, since.get(owner))
-                say(UnrecordedLine(owner=owner, scope=scope, kind=kind, subject=subject, before=before))
+                    is_older = kind == ENVELOPE or _is_older(at, since.get(owner))
+                write_line(UnrecordedLine(owner=owner, scope=scope, kind=kind, subject=subject, before=is_older))
             after = dict(zip(after, rows[-1], strict=False))
 
 
-def _loose(only: Params, say: Say) -> Op[None]:
+def _write_orphan_salts(selection: Params, write_line: LineWriter) -> Operation[None]:
     """Salts that are of no entry."""
-    after: Params = {**dict.fromkeys((f"after_{column.name}" for column in _SALT), ""), "after_number": -1}
-    while rows := (yield Ask(_SALTS, {**only, **after, "most": STRETCH})):
-        for owner, scope, subject, _, _, known in rows:
-            if not known and only["only_scope"] in (None, scope):
-                say(UnrecordedLine(owner=str(owner), scope=str(scope), kind="salt", subject=str(subject), before=False))
+    after: Params = {**dict.fromkeys((f"after_{column.name}" for column in _SALT_KEY), ""), "after_number": -1}
+    while rows := (yield Execute(_SALTS, {**selection, **after, "most": ROWS_PER_SCAN})):
+        for owner, scope, subject, _, _, has_entry in rows:
+            if not has_entry and selection["only_scope"] in (None, scope):
+                write_line(
+                    UnrecordedLine(owner=str(owner), scope=str(scope), kind="salt", subject=str(subject), before=False)
+                )
         after = dict(zip(after, rows[-1], strict=False))
 
 
-def _older(at: float | None, began: int | None) -> bool:
+def _is_older(stored_at_ms: float | None, record_began_ms: int | None) -> bool:
     """Than the record of its owner, by its own word, or its conversation's."""
-    return began is None or (at is not None and at < began)
+    return record_began_ms is None or (stored_at_ms is not None and stored_at_ms < record_began_ms)

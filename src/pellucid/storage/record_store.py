@@ -12,77 +12,79 @@ from collections.abc import Callable, Sequence
 
 import sqlalchemy as sa
 
-from ..record import Begin, Head, KeyLine, Line, Recording, Signer, canonical
+from ..record import Begin, ChainHead, KeyLine, Line, Recording, Signer, canonical_json
 from ..record.lines import FORMAT
 from . import chats, conversations, envelopes, record, record_export, responses, tables
 from .contents import ENVELOPE, ITEM, RESPONSE
 from .errors import StoreError
-from .names import finds, storable
-from .record import Signatures, milliseconds
-from .statement import Ask, Bulk, Database, Op, Params, Statement, each, given, listed
+from .names import is_storable, return_if_unstorable
+from .record import SigningResult, to_milliseconds
+from .statement import BulkOperation, Database, Execute, Operation, Params, Statement, for_each, json_list, param
 
-STEP = 200
+SUBJECTS_PER_STEP = 200
 """So many are erased in one transaction."""
 
 _S, _K = tables.record_scopes, tables.record_salts
-_OWNERS = Statement(sa.select(_S.c.owner).where(_S.c.scope == given("for_scope")).order_by(_S.c.owner))
-_there = sa.select(_K.c.kind, _K.c.subject).where(_K.c.owner == given("for_owner"), _K.c.scope == given("for_scope"))
+_OWNERS = Statement(sa.select(_S.c.owner).where(_S.c.scope == param("for_scope")).order_by(_S.c.owner))
+_stored_contents = sa.select(_K.c.kind, _K.c.subject).where(
+    _K.c.owner == param("for_owner"), _K.c.scope == param("for_scope")
+)
 _NEXT = Statement(
-    _there.where(sa.tuple_(_K.c.subject, _K.c.kind) > sa.tuple_(given("after_subject"), given("after_kind")))
+    _stored_contents.where(sa.tuple_(_K.c.subject, _K.c.kind) > sa.tuple_(param("after_subject"), param("after_kind")))
     .order_by(_K.c.subject, _K.c.kind)
-    .limit(sa.literal_column(str(STEP)))
+    .limit(sa.literal_column(str(SUBJECTS_PER_STEP)))
 )
-_subjects = listed("subjects")
-_THESE = Statement(
-    _there.where(_K.c.subject.in_(sa.select(_subjects.postgresql.c.value))),
-    sqlite=_there.where(_K.c.subject.in_(sa.select(_subjects.sqlite.c.value))),
+_subjects = json_list("subjects")
+_BY_SUBJECTS = Statement(
+    _stored_contents.where(_K.c.subject.in_(sa.select(_subjects.postgresql.c.value))),
+    sqlite=_stored_contents.where(_K.c.subject.in_(sa.select(_subjects.sqlite.c.value))),
 )
 
 
-def _owners(params: Params) -> Op[tuple[str, ...]]:
-    return tuple(owner for (owner,) in (yield Ask(_OWNERS, params)))
+def _owners(params: Params) -> Operation[tuple[str, ...]]:
+    return tuple(owner for (owner,) in (yield Execute(_OWNERS, params)))
 
 
-def _next(params: Params) -> Op[list[tuple[str, str]]]:
+def _next_subjects(params: Params) -> Operation[list[tuple[str, str]]]:
     """Kind and subject of what is there of a scope, the next of it."""
-    return [(kind, subject) for kind, subject in (yield Ask(_NEXT, params))]
+    return [(kind, subject) for kind, subject in (yield Execute(_NEXT, params))]
 
 
-def _erase(params: Params) -> Op[int]:
+def _erase(params: Params) -> Operation[int]:
     """These `subjects` of a scope, as far as they are in it."""
-    asked = {**params, "why": "erased"}
+    removal = {**params, "why": "erased"}
     id = params["for_scope"].partition(":")[2]
-    rows = yield Ask(_THESE, {**params, "subjects": canonical(list(params["subjects"])).decode()})
-    gone = 0
+    rows = yield Execute(_BY_SUBJECTS, {**params, "subjects": canonical_json(list(params["subjects"])).decode()})
+    erased_count = 0
     for kind, subject in rows:
         if kind == RESPONSE:
-            gone += yield from responses.delete({**asked, "for_id": subject})
+            erased_count += yield from responses.delete({**removal, "for_id": subject})
         elif kind == ITEM:
-            gone += yield from conversations.delete_entry({**asked, "for_id": id, "entry_id": subject})
+            erased_count += yield from conversations.delete_entry({**removal, "for_id": id, "entry_id": subject})
     if seqs := tuple(int(subject) for kind, subject in rows if kind == ENVELOPE and subject.isdecimal()):
-        at = milliseconds(params["now"])
-        gone += yield from envelopes.erase_some(
-            envelopes.Erasing(params["for_owner"], id, seqs, at, params["recording"])
+        at = to_milliseconds(params["now"])
+        erased_count += yield from envelopes.erase_envelopes(
+            envelopes.Erasure(params["for_owner"], id, seqs, at, params["recording"])
         )
-    return gone
+    return erased_count
 
 
-def _erase_place(params: Params) -> Op[None]:
+def _erase_conversation(params: Params) -> Operation[None]:
     """The conversation or chat itself, when nothing of it is left in the record."""
-    asked = {**params, "why": "erased"}
-    yield from chats.delete(asked)
-    yield from conversations.delete(asked)
+    removal = {**params, "why": "erased"}
+    yield from chats.delete(removal)
+    yield from conversations.delete(removal)
 
 
-_SIGN_EACH, _ACCEPT_EACH = each(record.sign), each(record.accept)
-_ERASE_EACH, _ERASE_PLACE_EACH = each(_erase), each(_erase_place)
+_SIGN_EACH, _ACCEPT_EACH = for_each(record.sign_chains), for_each(record.accept_chains)
+_ERASE_EACH, _ERASE_CONVERSATION_EACH = for_each(_erase), for_each(_erase_conversation)
 
 
-class _Stopped(Exception):
+class _ExportStopped(Exception):
     """Whoever is told does not want more."""
 
 
-class Record:
+class RecordStore:
     """`store.record`."""
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
@@ -90,37 +92,37 @@ class Record:
         self._clock = clock
         self.recording = recording
 
-    async def sign(self, signer: Signer | None = None) -> Signatures:
+    async def sign(self, signer: Signer | None = None) -> SigningResult:
         """Make checkpoints of all that went on since the last ones. `signer`: by default, who seals.
 
         Raises `AlreadyStored` when another replica does the same at this moment, `StoreError` as usual."""
         signer = signer or next(iter(self.recording.signers), None)
         if signer is None:
             raise ValueError("a checkpoint needs a key to sign it with")
-        self.recording.waiting = 0
-        if not await self._database.read(record.some, None):
-            return Signatures(0, 0)
-        return await self._through(_SIGN_EACH, {"signer": signer})
+        self.recording.unsigned_count = 0
+        if not await self._database.read(record.has_unsigned, None):
+            return SigningResult(0, 0)
+        return await self._in_steps(_SIGN_EACH, {"signer": signer})
 
-    @finds(0)
+    @return_if_unstorable(0)
     async def accept(self, *, owner: str | None = None, scope: str | None = None) -> int:
         """Take the ends of chains that were written without the key as they are, and seal them; each chain says so. How
         many there were. Of everything, one owner's, or one scope."""
-        return (await self._through(_ACCEPT_EACH, {"only_owner": owner, "only_scope": scope})).signed
+        return (await self._in_steps(_ACCEPT_EACH, {"only_owner": owner, "only_scope": scope})).signed
 
-    async def _through(self, op: Bulk[Params, Signatures], params: Params) -> Signatures:
+    async def _in_steps(self, op: BulkOperation[Params, SigningResult], params: Params) -> SigningResult:
         """All chains, step by step."""
         signed = refused = 0
         after: Params | None = {"after_owner": "", "after_scope": ""}
         while after is not None:
-            now = {"recording": self.recording, "at": milliseconds(self._clock())}
+            now = {"recording": self.recording, "at": to_milliseconds(self._clock())}
             step = await self._database.write(op, {**params, **now, **after})
             signed, refused, after = signed + step.signed, refused + step.refused, step.after
-        return Signatures(signed, refused)
+        return SigningResult(signed, refused)
 
-    async def tell(
+    async def export(
         self,
-        tell: Callable[[Line], None],
+        write_line: Callable[[Line], None],
         *,
         owner: str | None = None,
         scope: str | None = None,
@@ -128,58 +130,58 @@ class Record:
     ) -> None:
         """Give the record away line by line, as it is now: everything, one owner's, or one scope. `tell` is called in
         another thread, or in this one, and is not to take long."""
-        if not (storable(owner or "") and storable(scope or "")):
+        if not (is_storable(owner or "") and is_storable(scope or "")):
             owner, scope = "", "?"  # which nobody has
-        begun = False
-        wrong: Exception | None = None
+        has_begun = False
+        failure: Exception | None = None
 
-        def once(line: Line) -> None:
+        def write_once(line: Line) -> None:
             # What `tell` does wrong is no fault of the store's; and nothing is told twice, though it is read so.
-            nonlocal begun, wrong
+            nonlocal has_begun, failure
             if isinstance(line, Begin):
-                if begun:
-                    raise _Stopped
-                begun = True
+                if has_begun:
+                    raise _ExportStopped
+                has_begun = True
             try:
-                tell(line)
+                write_line(line)
             except Exception as error:
-                wrong = error
-                raise _Stopped from None
+                failure = error
+                raise _ExportStopped from None
 
-        begin = Begin(format=FORMAT, at=milliseconds(self._clock()), owner=owner, scope=scope)
+        begin = Begin(format=FORMAT, at=to_milliseconds(self._clock()), owner=owner, scope=scope)
         try:
-            await self._database.read(record_export.tell, record_export.Telling(once, begin, tuple(keys)))
-        except _Stopped:
-            raise wrong or StoreError() from None
+            await self._database.read(record_export.export, record_export.Export(write_once, begin, tuple(keys)))
+        except _ExportStopped:
+            raise failure or StoreError() from None
 
-    @finds(None)
-    async def head(self, owner: str, scope: str) -> Head | None:
+    @return_if_unstorable(None)
+    async def head(self, owner: str, scope: str) -> ChainHead | None:
         """How far the chain of a scope has come: the number and hash of its newest entry. None: there is none."""
-        return await self._database.read(record.head, {"for_owner": owner, "for_scope": scope})
+        return await self._database.read(record.get_head, {"for_owner": owner, "for_scope": scope})
 
-    @finds(())
-    async def owners(self, scope: str) -> tuple[str, ...]:
+    @return_if_unstorable(())
+    async def owners_of(self, scope: str) -> tuple[str, ...]:
         """Whose scopes are called so."""
         return await self._database.read(_owners, {"for_scope": scope})
 
-    @finds(0)
+    @return_if_unstorable(0)
     async def erase(self, owner: str, scope: str, subjects: Sequence[str] = ()) -> int:
         """Take away what was stored in a scope: these, or all of it. How many contents went. The record says that they
         did, and keeps their digests, which can be compared with nothing any more.
 
         What is being answered at the moment is not over, and comes to nothing: its end is kept nowhere."""
-        if not all(map(storable, subjects)):
+        if not all(map(is_storable, subjects)):
             return 0
-        where, _, id = scope.partition(":")
+        scope_kind, _, id = scope.partition(":")
         params: Params = {"for_owner": owner, "for_scope": scope, "now": self._clock(), "recording": self.recording}
         if subjects:
-            steps = [subjects[at : at + STEP] for at in range(0, len(subjects), STEP)]
+            steps = [subjects[at : at + SUBJECTS_PER_STEP] for at in range(0, len(subjects), SUBJECTS_PER_STEP)]
             return sum([await self._database.write(_ERASE_EACH, {**params, "subjects": step}) for step in steps])
-        gone, after = 0, {"after_subject": "", "after_kind": ""}
-        while some := await self._database.read(_next, {**params, **after}):
-            step = list(dict.fromkeys(subject for _, subject in some))
-            gone += await self._database.write(_ERASE_EACH, {**params, "subjects": step})
-            after = dict(zip(("after_kind", "after_subject"), some[-1], strict=True))
-        if where == "conversation":
-            await self._database.write(_ERASE_PLACE_EACH, {**params, "for_id": id})
-        return gone
+        erased_count, after = 0, {"after_subject": "", "after_kind": ""}
+        while next_subjects := await self._database.read(_next_subjects, {**params, **after}):
+            step = list(dict.fromkeys(subject for _, subject in next_subjects))
+            erased_count += await self._database.write(_ERASE_EACH, {**params, "subjects": step})
+            after = dict(zip(("after_kind", "after_subject"), next_subjects[-1], strict=True))
+        if scope_kind == "conversation":
+            await self._database.write(_ERASE_CONVERSATION_EACH, {**params, "for_id": id})
+        return erased_count

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from . import tables
-from .errors import AlreadyStored, SpaceGone
-from .statement import Ask, Op, Params, Row, Statement, each, given
+from .errors import AlreadyStored, SpaceNotFound
+from .statement import Execute, Operation, Params, Row, Statement, for_each, param
 
 SpaceOrigin: TypeAlias = Literal["config", "made"]
 ParticipantOrigin: TypeAlias = Literal["config", "made", "invited"]
@@ -56,44 +56,44 @@ class StoredParticipant(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------------------------------------- statements
 
 _S, _P, _N = tables.spaces, tables.participants, tables.states
-_SPACE = StoredSpace.__struct_fields__
-_PARTICIPANT = StoredParticipant.__struct_fields__
-_COLUMNS = [_S.c[name] for name in _SPACE]
-_MEMBERS = [_P.c[name] for name in _PARTICIPANT]
+_SPACE_FIELDS = StoredSpace.__struct_fields__
+_PARTICIPANT_FIELDS = StoredParticipant.__struct_fields__
+_SPACE_COLUMNS = [_S.c[name] for name in _SPACE_FIELDS]
+_PARTICIPANT_COLUMNS = [_P.c[name] for name in _PARTICIPANT_FIELDS]
 
-_owner, _name, _id = given("for_owner"), given("for_name"), given("for_id")
-_there = _S.c.removed_at.is_(None)
-_this = sa.and_(_S.c.owner == _owner, _S.c.name == _name)
-_in_it = sa.and_(_P.c.owner == _owner, _P.c.space == _name)
+_owner, _name, _id = param("for_owner"), param("for_name"), param("for_id")
+_not_removed = _S.c.removed_at.is_(None)
+_this_space = sa.and_(_S.c.owner == _owner, _S.c.name == _name)
+_in_space = sa.and_(_P.c.owner == _owner, _P.c.space == _name)
 
-_NAMED = Statement(sa.select(*_COLUMNS, _S.c.removed_at).where(_S.c.name == _name).with_for_update())
-_LOCK = Statement(sa.select(*_COLUMNS).where(_this, _there).with_for_update())
-_GET = Statement(sa.select(*_COLUMNS).where(_S.c.name == _name, _there))
-_OWN = Statement(sa.select(*_COLUMNS).where(_this, _there))
-_LIST = Statement(sa.select(*_COLUMNS).where(_S.c.owner == _owner, _there).order_by(_S.c.name))
-_ALL = Statement(sa.select(*_COLUMNS).where(_there).order_by(_S.c.name))
-_LEFT = Statement(sa.select(_S.c.owner, _S.c.name).where(_S.c.removed_at.is_not(None)))
+_LOCK_BY_NAME = Statement(sa.select(*_SPACE_COLUMNS, _S.c.removed_at).where(_S.c.name == _name).with_for_update())
+_LOCK = Statement(sa.select(*_SPACE_COLUMNS).where(_this_space, _not_removed).with_for_update())
+_GET = Statement(sa.select(*_SPACE_COLUMNS).where(_S.c.name == _name, _not_removed))
+_GET_OF_OWNER = Statement(sa.select(*_SPACE_COLUMNS).where(_this_space, _not_removed))
+_LIST = Statement(sa.select(*_SPACE_COLUMNS).where(_S.c.owner == _owner, _not_removed).order_by(_S.c.name))
+_ALL = Statement(sa.select(*_SPACE_COLUMNS).where(_not_removed).order_by(_S.c.name))
+_REMOVED = Statement(sa.select(_S.c.owner, _S.c.name).where(_S.c.removed_at.is_not(None)))
 _INSERT = Statement(sa.insert(_S))
-_CHANGE = Statement(
+_UPDATE = Statement(
     sa.update(_S)
-    .where(_this)
-    .values(settings=given("settings", sa.LargeBinary), origin=given("origin"), version=given("version", sa.BigInteger))
+    .where(_this_space)
+    .values(settings=param("settings", sa.LargeBinary), origin=param("origin"), version=param("version", sa.BigInteger))
 )
-_MARK = Statement(
-    sa.update(_S).where(_this, _there).values(removed_at=given("now", sa.Double)).returning(_S.c.created_at)
+_MARK_REMOVED = Statement(
+    sa.update(_S).where(_this_space, _not_removed).values(removed_at=param("now", sa.Double)).returning(_S.c.created_at)
 )
-_DROP = Statement(sa.delete(_S).where(_this, _S.c.removed_at.is_not(None)).returning(_S.c.name))
+_DELETE = Statement(sa.delete(_S).where(_this_space, _S.c.removed_at.is_not(None)).returning(_S.c.name))
 
-_WHO = Statement(sa.select(*_MEMBERS).where(_in_it).order_by(_P.c.id))
-_ONE = Statement(sa.select(*_MEMBERS).where(_in_it, _P.c.id == _id))
-_LET_IN = Statement(sa.insert(_P))
-_PUT_OUT = Statement(sa.delete(_P).where(_in_it, _P.c.id == _id))
-_EMPTY = Statement(sa.delete(_P).where(_in_it))
-_FORGET = Statement(sa.delete(_N).where(_N.c.owner == _owner, _N.c.space == _name))
-_OF_TOKEN = Statement(
-    sa.select(*_COLUMNS, *_MEMBERS)
+_PARTICIPANTS = Statement(sa.select(*_PARTICIPANT_COLUMNS).where(_in_space).order_by(_P.c.id))
+_GET_PARTICIPANT = Statement(sa.select(*_PARTICIPANT_COLUMNS).where(_in_space, _P.c.id == _id))
+_INSERT_PARTICIPANTS = Statement(sa.insert(_P))
+_DELETE_PARTICIPANT = Statement(sa.delete(_P).where(_in_space, _P.c.id == _id))
+_DELETE_PARTICIPANTS = Statement(sa.delete(_P).where(_in_space))
+_DELETE_STATE = Statement(sa.delete(_N).where(_N.c.owner == _owner, _N.c.space == _name))
+_BY_TOKEN = Statement(
+    sa.select(*_SPACE_COLUMNS, *_PARTICIPANT_COLUMNS)
     .join(_P, sa.and_(_P.c.owner == _S.c.owner, _P.c.space == _S.c.name))
-    .where(_P.c.token_hash == given("token_hash", sa.LargeBinary), _there)
+    .where(_P.c.token_hash == param("token_hash", sa.LargeBinary), _not_removed)
     .order_by(_S.c.name)
 )
 
@@ -101,145 +101,153 @@ _OF_TOKEN = Statement(
 # ---------------------------------------------------------------------------------------------- what can be asked
 
 
-class Put(NamedTuple):
+class SpaceWrite(NamedTuple):
     space: StoredSpace
     participants: tuple[StoredParticipant, ...]
 
 
-def _put(put: Put) -> Op[StoredSpace | RequestError | AlreadyStored]:
+def _put(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadyStored]:
     """What is wrong comes back, for an exception would have all that is written with it done again."""
-    space, listed = put
-    named = this_space(space.owner, space.name)
-    rows = yield Ask(_NAMED, named)
+    space, participants = write
+    params = space_params(space.owner, space.name)
+    rows = yield Execute(_LOCK_BY_NAME, params)
     if not rows:
-        made = replace(space, version=1, head=0)
-        yield Ask(_INSERT, {**msgspec.structs.asdict(made), "latest": 0, "removed_at": None})
-        yield from _let_in(named, listed)
-        return made
-    there, removed = read_space(rows[0]), rows[0][-1] is not None
-    if there.owner != space.owner or removed:
-        return _taken(space.name)
-    before = yield from _who(named)
-    known = {one.id: one for one in before}
-    mine = {one.id for one in before if one.origin == space.origin}
-    new = [one for one in listed if one.id not in known]
-    other = [
-        kept
-        for one in listed
-        if one.id in known and (kept := replace(one, created_at=known[one.id].created_at)) != known[one.id]
+        created = replace(space, version=1, head=0)
+        yield Execute(_INSERT, {**msgspec.structs.asdict(created), "latest": 0, "removed_at": None})
+        yield from _insert_participants(params, participants)
+        return created
+    stored, is_removed = space_from_row(rows[0]), rows[0][-1] is not None
+    if stored.owner != space.owner or is_removed:
+        return _name_taken_error(space.name)
+    current = yield from _get_participants(params)
+    current_by_id = {one.id: one for one in current}
+    ids_of_origin = {one.id for one in current if one.origin == space.origin}
+    new = [one for one in participants if one.id not in current_by_id]
+    changed = [
+        updated
+        for one in participants
+        if one.id in current_by_id
+        and (updated := replace(one, created_at=current_by_id[one.id].created_at)) != current_by_id[one.id]
     ]
-    gone = mine - {one.id for one in listed}
-    if not (gone or new or other) and (there.settings, there.origin) == (space.settings, space.origin):
-        return there
-    yield from _put_out(named, [*gone, *(one.id for one in other)])
-    yield from _let_in(named, [*new, *other])
-    return (yield from _changed(replace(there, settings=space.settings, origin=space.origin)))
+    removed_ids = ids_of_origin - {one.id for one in participants}
+    if not (removed_ids or new or changed) and (stored.settings, stored.origin) == (space.settings, space.origin):
+        return stored
+    yield from _delete_participants(params, [*removed_ids, *(one.id for one in changed)])
+    yield from _insert_participants(params, [*new, *changed])
+    return (yield from _bump_version(replace(stored, settings=space.settings, origin=space.origin)))
 
 
-def _add(put: Put) -> Op[StoredSpace | RequestError | AlreadyStored]:
-    space, listed = put
-    named = this_space(space.owner, space.name)
-    rows = yield Ask(_LOCK, named)
+def _add(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadyStored]:
+    space, participants = write
+    params = space_params(space.owner, space.name)
+    rows = yield Execute(_LOCK, params)
     if not rows:
-        return SpaceGone(space.name)
-    there = read_space(rows[0])
-    known = {one.id for one in (yield from _who(named))}
-    if known.intersection(one.id for one in listed):
+        return SpaceNotFound(space.name)
+    stored = space_from_row(rows[0])
+    current_ids = {one.id for one in (yield from _get_participants(params))}
+    if current_ids.intersection(one.id for one in participants):
         return AlreadyStored("there is a participant with this id in the space already; each needs an id of its own")
-    if not listed:
-        return there
-    yield from _let_in(named, listed)
-    return (yield from _changed(there))
+    if not participants:
+        return stored
+    yield from _insert_participants(params, participants)
+    return (yield from _bump_version(stored))
 
 
-def _changed(space: StoredSpace) -> Op[StoredSpace]:
+def _bump_version(space: StoredSpace) -> Operation[StoredSpace]:
     changed = replace(space, version=space.version + 1)
-    yield Ask(_CHANGE, {**this_space(space.owner, space.name), **msgspec.structs.asdict(changed)})
+    yield Execute(_UPDATE, {**space_params(space.owner, space.name), **msgspec.structs.asdict(changed)})
     return changed
 
 
-def _let_in(named: Params, listed: Sequence[StoredParticipant]) -> Op[None]:
-    if listed:
-        place = {"owner": named["for_owner"], "space": named["for_name"]}
-        yield Ask(_LET_IN, [{**place, **msgspec.structs.asdict(one)} for one in listed])
+def _insert_participants(params: Params, participants: Sequence[StoredParticipant]) -> Operation[None]:
+    if participants:
+        space_key = {"owner": params["for_owner"], "space": params["for_name"]}
+        yield Execute(_INSERT_PARTICIPANTS, [{**space_key, **msgspec.structs.asdict(one)} for one in participants])
 
 
-def _put_out(named: Params, ids: list[str]) -> Op[None]:
+def _delete_participants(params: Params, ids: list[str]) -> Operation[None]:
     if ids:
-        yield Ask(_PUT_OUT, [{**named, "for_id": id} for id in ids])
+        yield Execute(_DELETE_PARTICIPANT, [{**params, "for_id": id} for id in ids])
 
 
-def invite(owner: str, name: str, invited: StoredParticipant) -> Op[None]:
+def invite(owner: str, name: str, participant: StoredParticipant) -> Operation[None]:
     """Let this one in; if it was invited before, by its new token and capabilities."""
-    named = this_space(owner, name)
-    rows = yield Ask(_ONE, {**named, "for_id": invited.id})
+    params = space_params(owner, name)
+    rows = yield Execute(_GET_PARTICIPANT, {**params, "for_id": participant.id})
     if rows:
-        there = _participant(rows[0])
-        if there.origin != "invited":
+        stored = _participant_from_row(rows[0])
+        if stored.origin != "invited":
             return
-        invited = replace(invited, created_at=there.created_at)
-        yield from _put_out(named, [invited.id])
-    yield from _let_in(named, [replace(invited, origin="invited")])
+        participant = replace(participant, created_at=stored.created_at)
+        yield from _delete_participants(params, [participant.id])
+    yield from _insert_participants(params, [replace(participant, origin="invited")])
 
 
-def _get(params: Params) -> Op[StoredSpace | None]:
-    rows = yield Ask(_GET, params)
-    return read_space(rows[0]) if rows else None
+def _get(params: Params) -> Operation[StoredSpace | None]:
+    rows = yield Execute(_GET, params)
+    return space_from_row(rows[0]) if rows else None
 
 
-def own(params: Params) -> Op[StoredSpace | None]:
-    rows = yield Ask(_OWN, params)
-    return read_space(rows[0]) if rows else None
+def get_space_of_owner(params: Params) -> Operation[StoredSpace | None]:
+    rows = yield Execute(_GET_OF_OWNER, params)
+    return space_from_row(rows[0]) if rows else None
 
 
-def listing(params: Params) -> Op[tuple[StoredSpace, ...]]:
-    rows = yield Ask(_ALL if params["for_owner"] is None else _LIST, params)
-    return tuple(map(read_space, rows))
+def list_spaces(params: Params) -> Operation[tuple[StoredSpace, ...]]:
+    rows = yield Execute(_ALL if params["for_owner"] is None else _LIST, params)
+    return tuple(map(space_from_row, rows))
 
 
-def _who(params: Params) -> Op[tuple[StoredParticipant, ...]]:
-    return tuple(map(_participant, (yield Ask(_WHO, params))))
+def _get_participants(params: Params) -> Operation[tuple[StoredParticipant, ...]]:
+    return tuple(map(_participant_from_row, (yield Execute(_PARTICIPANTS, params))))
 
 
-def of_token(params: Params) -> Op[tuple[tuple[StoredSpace, StoredParticipant], ...]]:
-    rows = yield Ask(_OF_TOKEN, params)
-    return tuple((read_space(row), _participant(row[len(_SPACE) :])) for row in rows)
+def find_by_token(params: Params) -> Operation[tuple[tuple[StoredSpace, StoredParticipant], ...]]:
+    rows = yield Execute(_BY_TOKEN, params)
+    return tuple((space_from_row(row), _participant_from_row(row[len(_SPACE_FIELDS) :])) for row in rows)
 
 
-def _mark(params: Params) -> Op[bool]:
+def _mark_removed(params: Params) -> Operation[bool]:
     """Gone for everybody from now on."""
-    if not (yield Ask(_MARK, params)):
+    if not (yield Execute(_MARK_REMOVED, params)):
         return False
-    yield Ask(_EMPTY, params)
-    yield Ask(_FORGET, params)
+    yield Execute(_DELETE_PARTICIPANTS, params)
+    yield Execute(_DELETE_STATE, params)
     return True
 
 
-def _drop(params: Params) -> Op[bool]:
+def _delete_row(params: Params) -> Operation[bool]:
     """What is left of it, when nothing is left that was said in it."""
-    return bool((yield Ask(_DROP, params)))
+    return bool((yield Execute(_DELETE, params)))
 
 
-def left(_: None) -> Op[list[tuple[str, str]]]:
+def removed_spaces(_: None) -> Operation[list[tuple[str, str]]]:
     """Those that are gone, and of which something is left."""
-    return [(owner, name) for owner, name in (yield Ask(_LEFT, {}))]
+    return [(owner, name) for owner, name in (yield Execute(_REMOVED, {}))]
 
 
-put, add, mark, drop, get, who = each(_put), each(_add), each(_mark), each(_drop), _get, _who
+put, add, mark_removed, delete_row, get, get_participants = (
+    for_each(_put),
+    for_each(_add),
+    for_each(_mark_removed),
+    for_each(_delete_row),
+    _get,
+    _get_participants,
+)
 
 
-def this_space(owner: str, name: str) -> Params:
+def space_params(owner: str, name: str) -> Params:
     """The parameters that name it, in every statement about a space."""
     return {"for_owner": owner, "for_name": name}
 
 
-def _taken(name: str) -> AlreadyStored:
+def _name_taken_error(name: str) -> AlreadyStored:
     return AlreadyStored("there is a space with this name already; each needs a name of its own")
 
 
-def read_space(row: Row) -> StoredSpace:
-    return StoredSpace(**dict[str, Any](zip(_SPACE, row, strict=False)))
+def space_from_row(row: Row) -> StoredSpace:
+    return StoredSpace(**dict[str, Any](zip(_SPACE_FIELDS, row, strict=False)))
 
 
-def _participant(row: Row) -> StoredParticipant:
-    return StoredParticipant(**dict[str, Any](zip(_PARTICIPANT, row, strict=False)))
+def _participant_from_row(row: Row) -> StoredParticipant:
+    return StoredParticipant(**dict[str, Any](zip(_PARTICIPANT_FIELDS, row, strict=False)))

@@ -12,7 +12,7 @@ The rules:
   decided here, by `folded`, so it is the same in every database and locale: it is Unicode's compatibility normal form
   of the folded case. So `STRASSE` finds `Straße`, full width finds half width, `é` finds `é` however it is composed,
   and `e` does not find it. No language's own rules hold: `istanbul` does not find `İstanbul`.
-* What lies behind a text's first 200,000 characters (`SEARCHED`) is not found, nor what lies so far back in its folded
+* What lies behind a text's first 200,000 characters (`MAX_SEARCHED_CHARS`) is not found, nor what lies so far back in its folded
   form. Some characters fold to eighteen: to fold and index megabytes of them would keep everybody waiting.
 * An index makes that fast where there are three characters or more; it never decides. In SQLite it is FTS5's, of
   trigrams, which triggers keep as the table is; in PostgreSQL pg_trgm's, where that can be had. With two characters or
@@ -38,21 +38,21 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ..text import shown
+from ..text import replace_surrogates
 from . import tables
-from .statement import Ask, Op, Params, Statement, given
+from .statement import Execute, Operation, Params, Statement, param
 
 CHATS = "chats"
 """The scope of a tenant's chats: their titles, questions and answers."""
 
-SEARCHED = 200_000
+MAX_SEARCHED_CHARS = 200_000
 """So many characters of a text, and of its folded form, can be found."""
 
-GRAMS = 8
+MAX_GRAMS = 8
 """So many trigrams of what is looked for are asked of the index, at most: more cost more than they spare. The text
 itself says the rest."""
 
-_PRIVATE, _PRIVATES = 0xF0000, 0xFFFE
+_FIRST_PRIVATE, _PRIVATE_COUNT = 0xF0000, 0xFFFE
 """Where the characters begin that nobody writes, and how many of them are used."""
 
 
@@ -61,122 +61,124 @@ class Text(NamedTuple):
 
     owner: str
     scope: str
-    of: str
+    parent_id: str
     id: str
     text: str
     traits: tuple[str, ...] = ()
     """What `asked` may also name, so that SQLite's index need not be asked for what is not of this sender, say."""
-    kept: bool = True
+    is_stored: bool = True
     """Whether the text itself is, for `text_of`; what is kept elsewhere need not be."""
 
 
-def keepable(text: str) -> str:
+def replace_unstorable(text: str) -> str:
     """As every database can keep it: a NUL and half of a surrogate pair are U+FFFD."""
-    return shown(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return replace_surrogates(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def folded(text: str, most: int | None = None) -> str:
+def fold_text(text: str, max_chars: int | None = None) -> str:
     """What is compared; only the beginning of it, `most` characters, if that is all that is wanted."""
-    text = text[:most]
+    text = text[:max_chars]
     if text.isascii():
         return text.lower().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    text = keepable(text)
-    if _FAR.search(text):
-        text = _too_many_marks().sub(_divided, text)
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text)[:most].casefold())[:most]
+    text = replace_unstorable(text)
+    if _LONG_NON_LATIN.search(text):
+        text = _too_many_marks_pattern().sub(_split_marks, text)
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text)[:max_chars].casefold())[:max_chars]
 
 
-_MARKS = 30
+_MAX_MARKS = 30
 """So many marks on one character are put in order; what is beyond has an order of its own (UAX #15, stream-safe text).
 To order them takes the square of the time: a few hundred kilobytes of them would keep the whole server for a minute."""
 
-_FAR = re.compile(f"[\u0300-\U0001ffff]{{{_MARKS + 1}}}")
+_LONG_NON_LATIN = re.compile(f"[\u0300-\U0001ffff]{{{_MAX_MARKS + 1}}}")
 """So many characters that are all beyond Latin: without that, nothing has too many marks, which is slow to tell."""
 
 
 @cache
-def _too_many_marks() -> re.Pattern[str]:
+def _too_many_marks_pattern() -> re.Pattern[str]:
     marks = (chr(code) for code in range(0x300, 0x20000))
-    found = "".join(one for one in marks if all(map(unicodedata.combining, unicodedata.normalize("NFKD", one))))
-    return re.compile(f"[{found}]{{{_MARKS + 1},}}")
+    marks_in_class = "".join(
+        one for one in marks if all(map(unicodedata.combining, unicodedata.normalize("NFKD", one)))
+    )
+    return re.compile(f"[{marks_in_class}]{{{_MAX_MARKS + 1},}}")
 
 
-def _divided(run: re.Match[str]) -> str:
+def _split_marks(run: re.Match[str]) -> str:
     marks = run.group()
-    return "\N{COMBINING GRAPHEME JOINER}".join(marks[at : at + _MARKS] for at in range(0, len(marks), _MARKS))
+    return "\N{COMBINING GRAPHEME JOINER}".join(marks[at : at + _MAX_MARKS] for at in range(0, len(marks), _MAX_MARKS))
 
 
 # ---------------------------------------------------------------------------------------------- what is kept
 
 _T = tables.texts
-_owner, _scope = given("for_owner"), given("for_scope")
-_one = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.id == given("for_id"))
+_owner, _scope = param("for_owner"), param("for_scope")
+_this_text = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.id == param("for_id"))
 
-_ADD = Statement(sa.insert(_T).values({c.name: given(c.name) for c in _T.columns if c is not _T.c.number}))
-_CHANGE = Statement(
-    sa.update(_T).where(_one).values(text=given("to_text"), folded=given("to_folded")).returning(_T.c.id)
+_ADD = Statement(sa.insert(_T).values({c.name: param(c.name) for c in _T.columns if c is not _T.c.number}))
+_UPDATE = Statement(
+    sa.update(_T).where(_this_text).values(text=param("to_text"), folded=param("to_folded")).returning(_T.c.id)
 )
-_GET = Statement(sa.select(_T.c.text).where(_one))
-_REMOVE = Statement(sa.delete(_T).where(_one))
-_REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.of == given("for_id")))
+_GET = Statement(sa.select(_T.c.text).where(_this_text))
+_REMOVE = Statement(sa.delete(_T).where(_this_text))
+_REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == _scope, _T.c.of == param("for_id")))
 
 
-def one_of(scope: str) -> sa.ColumnElement[bool]:
+def text_with_id(scope: str) -> sa.ColumnElement[bool]:
     """The text `for_id` of `for_owner`."""
-    return sa.and_(_T.c.owner == _owner, _T.c.scope == scope, _T.c.id == given("for_id"))
+    return sa.and_(_T.c.owner == _owner, _T.c.scope == scope, _T.c.id == param("for_id"))
 
 
-def removal(scope: str) -> Statement:
+def delete_statement(scope: str) -> Statement:
     """Deletes the text `for_id` of `for_owner`."""
-    return Statement(sa.delete(_T).where(one_of(scope)))
+    return Statement(sa.delete(_T).where(text_with_id(scope)))
 
 
-def add(texts: Iterable[Text]) -> Op[None]:
+def insert_texts(texts: Iterable[Text]) -> Operation[None]:
     """Those that are new."""
     if rows := [_row(text) for text in texts]:
-        yield Ask(_ADD, rows)
+        yield Execute(_ADD, rows)
 
 
-def put(text: Text) -> Op[None]:
+def replace_text(text: Text) -> Operation[None]:
     """This, in the place of what was there under its id."""
     row = _row(text)
-    there = {**_named(text.owner, text.scope, text.id), "to_text": row["text"], "to_folded": row["folded"]}
-    if not (yield Ask(_CHANGE, there)):
-        yield Ask(_ADD, [row])
+    params = {**_key_params(text.owner, text.scope, text.id), "to_text": row["text"], "to_folded": row["folded"]}
+    if not (yield Execute(_UPDATE, params)):
+        yield Execute(_ADD, [row])
 
 
-def text_of(owner: str, scope: str, id: str) -> Op[str | None]:
+def get_text(owner: str, scope: str, id: str) -> Operation[str | None]:
     """The text itself, as it was given (but for what cannot be kept)."""
-    rows = yield Ask(_GET, _named(owner, scope, id))
+    rows = yield Execute(_GET, _key_params(owner, scope, id))
     return rows[0][0] if rows else None
 
 
-def remove(owner: str, scope: str, ids: Iterable[str]) -> Op[None]:
+def delete_texts(owner: str, scope: str, ids: Iterable[str]) -> Operation[None]:
     """Those of them that are there."""
-    if named := [_named(owner, scope, id) for id in ids]:
-        yield Ask(_REMOVE, named)
+    if named := [_key_params(owner, scope, id) for id in ids]:
+        yield Execute(_REMOVE, named)
 
 
-def remove_of(owner: str, scope: str, of: str) -> Op[None]:
+def delete_texts_of(owner: str, scope: str, parent_id: str) -> Operation[None]:
     """All that belongs to this."""
-    yield Ask(_REMOVE_OF, _named(owner, scope, of))
+    yield Execute(_REMOVE_OF, _key_params(owner, scope, parent_id))
 
 
-def _named(owner: str, scope: str, id: str) -> Params:
+def _key_params(owner: str, scope: str, id: str) -> Params:
     return {"for_owner": owner, "for_scope": scope, "for_id": id}
 
 
 def _row(text: Text) -> Params:
-    owner, scope, of, id, words, traits, kept = text
+    owner, scope, parent_id, id, content, traits, is_stored = text
     mark = "".join([_mark(owner, scope), *(_mark(owner, scope, trait) for trait in traits)])
     return {
         "owner": owner,
         "scope": scope,
-        "of": of,
+        "of": parent_id,
         "id": id,
         "mark": mark,
-        "text": keepable(words) if kept else "",
-        "folded": folded(words, SEARCHED),
+        "text": replace_unstorable(content) if is_stored else "",
+        "folded": fold_text(content, MAX_SEARCHED_CHARS),
     }
 
 
@@ -186,7 +188,7 @@ def _mark(owner: str, scope: str, trait: str = "") -> str:
     in no other."""
     digest = hashlib.sha256(f"{owner}\0{scope}\0{trait}".encode() if trait else f"{owner}\0{scope}".encode()).digest()
     numbers = [int.from_bytes(digest[at : at + 2]) for at in (0, 2, 4)]
-    return "".join(chr(_PRIVATE + number % _PRIVATES) for number in numbers)
+    return "".join(chr(_FIRST_PRIVATE + number % _PRIVATE_COUNT) for number in numbers)
 
 
 _MERGE = Statement(
@@ -195,24 +197,24 @@ _MERGE = Statement(
         sa.bindparam("pages", type_=sa.Integer, required=False)
     ),
 )
-_CHANGES = Statement(sa.select(sa.literal_column("0")), sqlite=sa.select(sa.func.total_changes()))
-MERGED = 500
+_TOTAL_CHANGES = Statement(sa.select(sa.literal_column("0")), sqlite=sa.select(sa.func.total_changes()))
+MERGE_PAGES = 500
 """So many pages of the index are merged in one transaction."""
 
 
-def merge(first: bool) -> Op[bool]:
+def merge_index(is_first: bool) -> Operation[bool]:
     """A step of making SQLite's index anew, which lets go of the trigrams of what is gone; whether there is more to do.
     `first`: of the steps."""
-    before = yield Ask(_CHANGES, {})
-    yield Ask(_MERGE, {"pages": -MERGED if first else MERGED})
-    after = yield Ask(_CHANGES, {})
+    before = yield Execute(_TOTAL_CHANGES, {})
+    yield Execute(_MERGE, {"pages": -MERGE_PAGES if is_first else MERGE_PAGES})
+    after = yield Execute(_TOTAL_CHANGES, {})
     return bool(after[0][0] - before[0][0] > 1)
 
 
 # ---------------------------------------------------------------------------------------------- how it is found
 
 
-class Matched(NamedTuple):
+class Matches(NamedTuple):
     """Out of which a question is made (`finding`)."""
 
     texts: sa.Select[Any]
@@ -223,61 +225,63 @@ class Matched(NamedTuple):
     """Whether a row of `texts` does, for asking further about what is known to be in the scope."""
 
 
-class Finding(NamedTuple):
+class SearchQuery(NamedTuple):
     """One question, with the index and without it."""
 
     indexed: Statement
     read_through: Statement
 
-    def ask(self, params: Params) -> Ask:
-        return Ask(self.indexed if params["grams"] else self.read_through, params)
+    def bind(self, params: Params) -> Execute:
+        return Execute(self.indexed if params["grams"] else self.read_through, params)
 
 
-def finding(
+def search_query(
     columns: Iterable[sa.ColumnElement[Any]],
-    build: Callable[[Matched], sa.Executable],
-    elsewhere: Callable[[Matched], sa.Executable] | None = None,
-) -> Finding:
+    build: Callable[[Matches], sa.Executable],
+    build_for_postgresql: Callable[[Matches], sa.Executable] | None = None,
+) -> SearchQuery:
     """A question about texts: `build` makes it out of those that hold what is looked for, of which it can use
     `columns`. What `asked` gives are its parameters, and `build`'s own. `elsewhere`: what makes it for a database
     whose index knows no traits, if that is better done in another way."""
     chosen = sa.select(*columns)
-    general = (elsewhere or build)(Matched(chosen.where(_in_scope, _like), _T.c.number, _like))
+    general = (build_for_postgresql or build)(Matches(chosen.where(_in_scope, _like), _T.c.number, _like))
     indexed = chosen.select_from(_grams.join(_T, _T.c.number == _grams.c.rowid)).where(
-        _grams.c.texts_grams.op("MATCH")(given("grams")), _not_by(_T.c.owner) == _owner, _not_by(_T.c.scope) == _scope
+        _grams.c.texts_grams.op("MATCH")(param("grams")),
+        _without_index(_T.c.owner) == _owner,
+        _without_index(_T.c.scope) == _scope,
     )
-    through = chosen.where(_in_scope)
-    return Finding(
-        Statement(general, sqlite=build(Matched(indexed.where(_instr), _grams.c.rowid, _instr)), replan=True),
-        Statement(general, sqlite=build(Matched(through.where(_instr), _T.c.number, _instr)), replan=True),
+    unindexed = chosen.where(_in_scope)
+    return SearchQuery(
+        Statement(general, sqlite=build(Matches(indexed.where(_instr), _grams.c.rowid, _instr)), replan=True),
+        Statement(general, sqlite=build(Matches(unindexed.where(_instr), _T.c.number, _instr)), replan=True),
     )
 
 
 _grams = sa.table("texts_grams", sa.column("rowid", sa.Integer), sa.column("texts_grams", sa.Text))
 _in_scope = sa.and_(_T.c.owner == _owner, _T.c.scope == _scope)
-_like = _T.c.folded.like(given("pattern"), escape="\\")
-_instr = sa.func.instr(_T.c.folded, given("needle"), type_=sa.Integer) > 0
+_like = _T.c.folded.like(param("pattern"), escape="\\")
+_instr = sa.func.instr(_T.c.folded, param("needle"), type_=sa.Integer) > 0
 
 
-def _not_by(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
+def _without_index(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
     """A plus keeps SQLite from reading the scope through by its own index, in place of the trigrams'."""
     return sa.UnaryExpression(column, operator=sa.sql.operators.custom_op("+"))
 
 
-def asked(owner: str, scope: str, query: str, traits: Iterable[str] = ()) -> Params:
+def search_params(owner: str, scope: str, query: str, traits: Iterable[str] = ()) -> Params:
     """The parameters of a finding. `traits`: what is found has all of these; that only makes it faster, for the finding
     itself decides."""
-    needle = folded(query)
+    needle = fold_text(query)
     pattern = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     grams = list(dict.fromkeys(needle[at : at + 3] for at in range(len(needle) - 2)))
-    some = grams[:: max(1, -(-len(grams) // GRAMS))]
-    some = [*(_mark(owner, scope, trait) for trait in traits), *some]
+    chosen = grams[:: max(1, -(-len(grams) // MAX_GRAMS))]
+    chosen = [*(_mark(owner, scope, trait) for trait in traits), *chosen]
     return {
         "for_owner": owner,
         "for_scope": scope,
         "needle": needle,
         "pattern": f"%{pattern}%",
-        "grams": " ".join(map(_quoted, [_mark(owner, scope), *some])) if some else "",
+        "grams": " ".join(map(_quoted, [_mark(owner, scope), *chosen])) if chosen else "",
     }
 
 
@@ -287,33 +291,33 @@ def _quoted(gram: str) -> str:
 
 # ---------------------------------------------------------------------------------------------- what is shown of it
 
-SNIPPET = 160
+SNIPPET_CHARS = 160
 """So many characters are shown of a text in which something was found."""
 
 
 def snippet(text: str, query: str) -> str:
     """A piece of a text, on one line, with what was looked for in it; an ellipsis where more was said."""
-    at = _place(text[:SEARCHED], folded(query))
-    first = at - SNIPPET // 4 if at > SNIPPET // 2 else 0
-    last = first + SNIPPET
+    at = _locate(text[:MAX_SEARCHED_CHARS], fold_text(query))
+    first = at - SNIPPET_CHARS // 4 if at > SNIPPET_CHARS // 2 else 0
+    last = first + SNIPPET_CHARS
     piece = " ".join(text[first:last].split())
     return f"{'…' if first else ''}{piece}{'…' if last < len(text) else ''}"
 
 
-_STEP = 4096
+_PIECE_CHARS = 4096
 
 
-def _place(text: str, needle: str) -> int:
+def _locate(text: str, needle: str) -> int:
     """Where in the text itself its folded form holds this; 0 if that cannot be told. Read piece by piece, as far as it
     takes: a page of a list may show places in many long texts."""
-    over = 4 * len(needle)  # more characters than that make no needle, but for some that nobody writes
-    step = max(_STEP, over)
+    overlap = 4 * len(needle)  # more characters than that make no needle, but for some that nobody writes
+    step = max(_PIECE_CHARS, overlap)
     for start in range(0, len(text), step):
-        piece = text[start : start + step + over]
-        whole = folded(piece)
-        at = whole.find(needle)
-        if at == 0 or (at > 0 and len(whole) == len(piece)):
+        piece = text[start : start + step + overlap]
+        folded_piece = fold_text(piece)
+        at = folded_piece.find(needle)
+        if at == 0 or (at > 0 and len(folded_piece) == len(piece)):
             return start + at
         if at > 0:
-            return start + bisect_right(range(len(piece)), at, key=lambda end: len(folded(piece[:end]))) - 1
+            return start + bisect_right(range(len(piece)), at, key=lambda end: len(fold_text(piece[:end]))) - 1
     return 0

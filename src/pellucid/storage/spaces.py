@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..envelopes.reasoning import Names
+from ..envelopes.reasoning import NameSet
 from ..errors import RequestError
 from ..record import Recording
 from . import appends, envelopes, links, rooms, search, walks
-from .appends import Append, Head
+from .appends import Append, SpaceHead
 from .envelopes import StoredEnvelope
-from .errors import AlreadyStored, SpaceGone
-from .names import check_names, finds, storable
-from .portions import Portion
-from .record import milliseconds
+from .errors import AlreadyStored, SpaceNotFound
+from .names import check_names, is_storable, return_if_unstorable
+from .portions import EnvelopePage
+from .record import to_milliseconds
 from .rooms import StoredParticipant, StoredSpace
 from .statement import Database
-from .walks import Wanted
+from .walks import LogQuery
 
-STEP = 100
+ENVELOPES_PER_STEP = 100
 """So many envelopes are taken away in one transaction."""
 
-_END_OF_TIME = 2**62
+_MAX_TIME_MS = 2**62
 
 
 class Spaces:
@@ -43,68 +43,70 @@ class Spaces:
         version grows iff anything changed; the head stays. Raises `AlreadyStored` if the name is another owner's, or
         two participants have one id or one token."""
         check_names(owner=space.owner, name=space.name)
-        asked = _put_of(space, participants)
+        write = _space_write(space, participants)
         try:
-            return _said(await self._database.write(rooms.put, asked))
+            return _space_or_raise(await self._database.write(rooms.put, write))
         except AlreadyStored:
             # Perhaps another replica made it at this moment, or it was removed and something of it is left.
             await self.sweep(space.name)
-            return _said(await self._database.write(rooms.put, asked))
+            return _space_or_raise(await self._database.write(rooms.put, write))
 
     async def add(self, owner: str, name: str, participants: Sequence[StoredParticipant]) -> StoredSpace:
-        """More participants. Raises `AlreadyStored` for an id (or a token) that is there, `SpaceGone` if there is no
+        """More participants. Raises `AlreadyStored` for an id (or a token) that is there, `SpaceNotFound` if there is no
         such space."""
-        if not (storable(owner) and storable(name)):
-            raise SpaceGone(name)
+        if not (is_storable(owner) and is_storable(name)):
+            raise SpaceNotFound(name)
         space = StoredSpace(owner=owner, name=name, created_at=0.0, settings=b"")
-        return _said(await self._database.write(rooms.add, _put_of(space, participants)))
+        return _space_or_raise(await self._database.write(rooms.add, _space_write(space, participants)))
 
-    @finds(None)
+    @return_if_unstorable(None)
     async def get(self, name: str) -> StoredSpace | None:
         return await self._database.read(rooms.get, {"for_name": name})
 
-    @finds(())
+    @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredSpace, ...]:
         """By name; those of one owner, or all."""
-        return await self._database.read(rooms.listing, {"for_owner": owner})
+        return await self._database.read(rooms.list_spaces, {"for_owner": owner})
 
-    @finds(())
+    @return_if_unstorable(())
     async def participants(self, owner: str, name: str) -> tuple[StoredParticipant, ...]:
         """By id."""
-        return await self._database.read(rooms.who, rooms.this_space(owner, name))
+        return await self._database.read(rooms.get_participants, rooms.space_params(owner, name))
 
-    async def of_token(self, token_hash: bytes) -> tuple[tuple[StoredSpace, StoredParticipant], ...]:
+    async def find_by_token(self, token_hash: bytes) -> tuple[tuple[StoredSpace, StoredParticipant], ...]:
         """Whom a token names, in every space where it names somebody."""
-        return await self._database.read(rooms.of_token, {"token_hash": token_hash})
+        return await self._database.read(rooms.find_by_token, {"token_hash": token_hash})
 
-    @finds(False)
+    @return_if_unstorable(False)
     async def remove(self, owner: str, name: str) -> bool:
         """With all that was said. Whether there was one. It is gone at once, and what is in it when this returns."""
-        marked = await self._database.write(rooms.mark, {**rooms.this_space(owner, name), "now": self._clock()})
-        await self._finish(owner, name)
-        return marked
+        is_removed = await self._database.write(
+            rooms.mark_removed, {**rooms.space_params(owner, name), "now": self._clock()}
+        )
+        await self._finish_removal(owner, name)
+        return is_removed
 
     async def sweep(self, name: str | None = None) -> None:
         """Finish what a removal left that was broken off: of this space, or of all."""
-        for owner, left in await self._database.read(rooms.left, None):
-            if name in (None, left):
-                await self._finish(owner, left)
+        for owner, removed_name in await self._database.read(rooms.removed_spaces, None):
+            if name in (None, removed_name):
+                await self._finish_removal(owner, removed_name)
 
-    @finds(None)
-    async def head(self, owner: str, name: str) -> Head | None:
-        return await self._database.read(appends.head, rooms.this_space(owner, name))
+    @return_if_unstorable(None)
+    async def head(self, owner: str, name: str) -> SpaceHead | None:
+        return await self._database.read(appends.get_head, rooms.space_params(owner, name))
 
-    async def append(self, append: Append) -> Head:
-        """Append it, and say where the space is now. Raises `Overtaken` (with `.head`, `.version`) if the space was
-        elsewhere, `SpaceGone` if there is no such space; then nothing was done. After a `StoreError` nobody knows
+    async def append(self, append: Append) -> SpaceHead:
+        """Append it, and say where the space is now. Raises `AppendConflict` (with `.head`, `.version`) if the space was
+        elsewhere, `SpaceNotFound` if there is no such space; then nothing was done. After a `StoreError` nobody knows
         whether it was: the head and what is new tell."""
-        if not (storable(append.owner) and storable(append.space)):
-            raise SpaceGone(append.space)
-        ready = appends.ready(append, self._recording, milliseconds(self._clock()))
-        answer = await self._database.write(appends.append, ready)
-        if not isinstance(answer, Head):
-            raise answer
-        return answer
+        if not (is_storable(append.owner) and is_storable(append.space)):
+            raise SpaceNotFound(append.space)
+        prepared = appends.prepare(append, self._recording, to_milliseconds(self._clock()))
+        result = await self._database.write(appends.append, prepared)
+        if not isinstance(result, SpaceHead):
+            raise result
+        return result
 
     async def page(
         self,
@@ -118,11 +120,11 @@ class Spaces:
         sender: str | None = None,
         kinds: Sequence[str] = (),
         within: str | None = None,
-    ) -> Portion:
+    ) -> EnvelopePage:
         """Those with after < seq < before, ascending: the first `limit` of them, or the last ones (`newest`).
 
         `kinds` may end in `/*`; any of them will do. `within`: whose place is this path, or below it."""
-        wanted = Wanted(
+        log_query = LogQuery(
             owner=owner,
             name=name,
             after=after,
@@ -133,32 +135,36 @@ class Spaces:
             kinds=kinds,
             within=within,
         )
-        return await self._database.read(walks.page, wanted) if wanted.possible else Portion()
+        return await self._database.read(walks.read_log, log_query) if log_query.is_possible else EnvelopePage()
 
-    @finds(None)
-    async def one(self, owner: str, name: str, seq: int) -> StoredEnvelope | None:
+    @return_if_unstorable(None)
+    async def get_envelope(self, owner: str, name: str, seq: int) -> StoredEnvelope | None:
         return await self._database.read(
-            envelopes.one, {**rooms.this_space(owner, name), "seq": envelopes.seq_in_log(seq)}
+            envelopes.get_envelope, {**rooms.space_params(owner, name), "seq": envelopes.seq_or_zero(seq)}
         )
 
-    @finds(None)
-    async def by_id(
+    @return_if_unstorable(None)
+    async def get_envelope_by_id(
         self, owner: str, name: str, id: str, sender: str | None = None, *, before: int | None = None
     ) -> StoredEnvelope | None:
         """The newest with this id, of this sender if one is named, and below the seq `before`."""
-        last = envelopes.LAST_SEQ
-        named = {**rooms.this_space(owner, name), "for_id": id, "sender": sender}
+        last = envelopes.MAX_SEQ
+        params = {**rooms.space_params(owner, name), "for_id": id, "sender": sender}
         return await self._database.read(
-            envelopes.by_id, {**named, "before": last if before is None else max(0, min(before, last))}
+            envelopes.get_envelope_by_id, {**params, "before": last if before is None else max(0, min(before, last))}
         )
 
-    async def about(self, owner: str, name: str, ids: Sequence[str], *, after: int = 0, limit: int = 500) -> Portion:
+    async def find_correlated(
+        self, owner: str, name: str, ids: Sequence[str], *, after: int = 0, limit: int = 500
+    ) -> EnvelopePage:
         """Those that correlate to any of these ids, ascending, with seq > after: the first `limit`."""
-        if not ids or not (storable(owner) and storable(name)):
-            return Portion()
-        return await self._database.read(links.about, links.About(owner, name, tuple(ids), after, limit))
+        if not ids or not (is_storable(owner) and is_storable(name)):
+            return EnvelopePage()
+        return await self._database.read(
+            links.find_correlated, links.CorrelationQuery(owner, name, tuple(ids), after, limit)
+        )
 
-    async def opened(
+    async def find_openers(
         self,
         owner: str,
         name: str,
@@ -167,24 +173,26 @@ class Spaces:
         before: int | None = None,
         limit: int = 50,
         newest: bool = True,
-    ) -> Portion:
+    ) -> EnvelopePage:
         """What opened contexts, with after < seq < before: the newest first, or ascending."""
-        if not (storable(owner) and storable(name)):
-            return Portion()
-        return await self._database.read(links.opened, links.Opened(owner, name, after, before, limit, newest))
-
-    @finds(1)
-    async def since(self, owner: str, name: str, at: int) -> int:
-        """The seq of the first envelope that was taken then or later; head + 1 if there is none."""
+        if not (is_storable(owner) and is_storable(name)):
+            return EnvelopePage()
         return await self._database.read(
-            envelopes.since, {**rooms.this_space(owner, name), "at": min(at, _END_OF_TIME)}
+            links.find_openers, links.OpenersQuery(owner, name, after, before, limit, newest)
         )
 
-    async def known(self, owner: str, name: str, names: Names) -> Names:
+    @return_if_unstorable(1)
+    async def first_seq_since(self, owner: str, name: str, at_ms: int) -> int:
+        """The seq of the first envelope that was taken then or later; head + 1 if there is none."""
+        return await self._database.read(
+            envelopes.first_seq_since, {**rooms.space_params(owner, name), "at": min(at_ms, _MAX_TIME_MS)}
+        )
+
+    async def existing_names(self, owner: str, name: str, names: NameSet) -> NameSet:
         """Which of these ids and paths are there; a path is, if something opened there once."""
-        if not (storable(owner) and storable(name)):
-            return Names()
-        return await self._database.read(envelopes.known, envelopes.Asked(owner, name, names))
+        if not (is_storable(owner) and is_storable(name)):
+            return NameSet()
+        return await self._database.read(envelopes.existing_names, envelopes.NamesQuery(owner, name, names))
 
     async def search(
         self,
@@ -197,10 +205,10 @@ class Spaces:
         sender: str | None = None,
         kinds: Sequence[str] = (),
         within: str | None = None,
-    ) -> Portion:
+    ) -> EnvelopePage:
         """Those whose payload holds this in its strings, newest first (see `storage.search`), before the seq `before`.
         The other filters are those of `page`. Fast from three characters on."""
-        wanted = Wanted(
+        log_query = LogQuery(
             owner=owner,
             name=name,
             before=before,
@@ -208,46 +216,46 @@ class Spaces:
             sender=sender,
             kinds=kinds,
             within=within,
-            query=search.keepable(query),
+            query=search.replace_unstorable(query),
         )
-        return await self._database.read(walks.find, wanted) if wanted.possible else Portion()
+        return await self._database.read(walks.search_log, log_query) if log_query.is_possible else EnvelopePage()
 
-    @finds(None)
+    @return_if_unstorable(None)
     async def state(self, owner: str, name: str) -> tuple[int, bytes] | None:
         """The seq as of which the newest snapshot is, and the snapshot."""
-        return await self._database.read(appends.state, rooms.this_space(owner, name))
+        return await self._database.read(appends.get_state, rooms.space_params(owner, name))
 
-    @finds(0)
-    async def erase(self, owner: str, name: str, seqs: Sequence[int], *, at: int) -> int:
+    @return_if_unstorable(0)
+    async def erase(self, owner: str, name: str, seqs: Sequence[int], *, at_ms: int) -> int:
         """Take away what these say: payload, unknown fields, what search finds. Id, kind, sender, recipients and place
         stay; `extra` is `{"erased": true}`. How many were there and not erased yet. `at` (ms) is for the record.
 
         Snapshots are not touched: keep one that is not older, for an erased envelope does not replay to the state
         that the whole one did."""
-        gone = 0
-        chosen = sorted({envelopes.seq_in_log(seq) for seq in seqs})
-        for first in range(0, len(chosen), STEP):
-            some = tuple(chosen[first : first + STEP])
-            asked = envelopes.Erasing(owner, name, some, at, self._recording)
-            gone += await self._database.write(envelopes.erase, asked)
-        return gone
+        erased_count = 0
+        chosen = sorted({envelopes.seq_or_zero(seq) for seq in seqs})
+        for first in range(0, len(chosen), ENVELOPES_PER_STEP):
+            step_seqs = tuple(chosen[first : first + ENVELOPES_PER_STEP])
+            erasure = envelopes.Erasure(owner, name, step_seqs, at_ms, self._recording)
+            erased_count += await self._database.write(envelopes.erase, erasure)
+        return erased_count
 
-    async def _finish(self, owner: str, name: str) -> None:
-        named = rooms.this_space(owner, name)
-        asked = {**named, "most": STEP, "now": self._clock(), "recording": self._recording}
-        while await self._database.write(envelopes.remove, asked):
+    async def _finish_removal(self, owner: str, name: str) -> None:
+        params = rooms.space_params(owner, name)
+        removal = {**params, "most": ENVELOPES_PER_STEP, "now": self._clock(), "recording": self._recording}
+        while await self._database.write(envelopes.remove, removal):
             pass
-        while await self._database.write(links.remove, {**named, "most": STEP}):
+        while await self._database.write(links.remove, {**params, "most": ENVELOPES_PER_STEP}):
             pass
-        await self._database.write(rooms.drop, named)
+        await self._database.write(rooms.delete_row, params)
 
 
-def _put_of(space: StoredSpace, participants: Sequence[StoredParticipant]) -> rooms.Put:
+def _space_write(space: StoredSpace, participants: Sequence[StoredParticipant]) -> rooms.SpaceWrite:
     check_names(**{f"participants[{place}].id": one.id for place, one in enumerate(participants)})
-    return rooms.Put(space, tuple(participants))
+    return rooms.SpaceWrite(space, tuple(participants))
 
 
-def _said(answer: StoredSpace | RequestError | AlreadyStored) -> StoredSpace:
+def _space_or_raise(answer: StoredSpace | RequestError | AlreadyStored) -> StoredSpace:
     if isinstance(answer, StoredSpace):
         return answer
     raise answer

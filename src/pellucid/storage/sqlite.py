@@ -3,7 +3,7 @@
 SQLite has one writer at a time anyway, and what a write costs is the wait for the disk. So all writes go through one
 thread, and what gathers while it waits becomes the next transaction (`commit`). Readers have connections of their own
 and wait for nobody (WAL). `synchronous=FULL`: what was acknowledged outlives a loss of power, not just of the process.
-What is deleted is overwritten, also in the log of changes (`Forgetting`). Several processes may share a file.
+What is deleted is overwritten, also in the log of changes (`WalTruncation`). Several processes may share a file.
 
 A store without a file has one connection, which all take turns at.
 """
@@ -24,62 +24,62 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 
-from .errors import AlreadyStored, OutageLog, Refused, StoreError, Unanswered
-from .migrate import migration
-from .statement import BATCH, A, Ask, Bulk, Op, R, Row, Write, commit
+from .errors import AlreadyStored, OutageLog, StatementFailed, StoreError, StoreUnavailable
+from .migrate import migration_statements
+from .statement import MAX_BATCH, A, BulkOperation, Execute, Operation, R, Row, Write, commit
 
-READERS = 3
+MAX_READERS = 3
 CACHE_KIB = 8_192
 """So much of the file the writer keeps in memory, at most: the ends of all indexes, and what search changes."""
-LOG_PAGES = 4_000
+WAL_CHECKPOINT_PAGES = 4_000
 """From so many pages on, the log of changes is carried over into the file, where a page that was changed often is
 written once: 16 MB."""
-BUSY_SECONDS = 10
+BUSY_TIMEOUT_SECONDS = 10
 """So long one process waits for another's transaction."""
-EVERY = 1.0
+TRUNCATE_INTERVAL_SECONDS = 1.0
 """Seconds between two times that the log of changes is emptied because something was erased."""
-OVERDUE = 5.0
+OVERDUE_SECONDS = 5.0
 """After so many more it is done although others wait to write."""
-PATIENCE_MS = 100
+TRUNCATE_BUSY_TIMEOUT_MS = 100
 """So long it waits for readers, and writers wait for it."""
 
 _DIALECT = sqlite_dialect()
 
 # A transaction that will write says so at once: one that begins by reading could not be sure of its turn.
-_STEPS = {"BEGIN": "BEGIN IMMEDIATE", "SNAPSHOT": "BEGIN DEFERRED"}
+_TRANSACTION_STEPS = {"BEGIN": "BEGIN IMMEDIATE", "SNAPSHOT": "BEGIN DEFERRED"}
 
 
-class _Waiting(NamedTuple):
+class _PendingWrite(NamedTuple):
     write: Write
-    done: asyncio.Future[Any]
+    future: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
 
 
 class _Connection(sqlite3.Connection):
-    erased = False
+    has_erased = False
     """Whether something was taken away that is to be gone from the disk."""
 
 
-class Sqlite:
+class SqliteDatabase:
     """A `Database`. `path` is None for one in memory."""
 
     def __init__(self, path: str | None) -> None:
         self.transactions = 0
-        self._reading, self._writing = OutageLog("read"), OutageLog("written")
+        self._read_outages, self._write_outages = OutageLog("read"), OutageLog("written")
         self._path = path
-        self._closed = False
-        self._waiting: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._turn: AbstractContextManager[Any] = nullcontext() if path else threading.Lock()
+        self._is_closed = False
+        self._pending: SimpleQueue[_PendingWrite | None] = SimpleQueue()
+        self._connection_lock: AbstractContextManager[Any] = nullcontext() if path else threading.Lock()
         self._readers: list[_Connection] = []
-        self._own = threading.local()
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
-        self._writer = self._open()
-        self._forgetting = Forgetting(path)
-        self._thread = threading.Thread(target=self._write, name="store-writer", daemon=True)
-        self._thread.start()
+        self._thread_local = threading.local()
+        self._reader_pool = ThreadPoolExecutor(MAX_READERS, thread_name_prefix="store-reader")
+        self._writer = self._open_writer()
+        self._wal_truncation = WalTruncation(path)
+        self._writer_thread = threading.Thread(target=self._write_loop, name="store-writer", daemon=True)
+        self._writer_thread.start()
 
     @classmethod
-    async def open(cls, path: str | None) -> Sqlite:
+    async def open(cls, path: str | None) -> SqliteDatabase:
         """Raises `StoreError` if there is no such place, or something else in it."""
         try:
             return await asyncio.to_thread(cls, path)
@@ -89,35 +89,35 @@ class Sqlite:
                 cause=type(error).__name__,
             ) from None
 
-    async def read(self, op: Callable[[A], Op[R]], argument: A) -> R:
-        if self._closed:
-            raise _closed()
-        with self._reading:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, op, argument)
+    async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
+        if self._is_closed:
+            raise _closed_error()
+        with self._read_outages:
+            return await asyncio.get_running_loop().run_in_executor(self._reader_pool, self._read, op, argument)
 
-    async def write(self, op: Bulk[A, R], argument: A) -> R:
-        if self._closed:
-            raise _closed()
+    async def write(self, op: BulkOperation[A, R], argument: A) -> R:
+        if self._is_closed:
+            raise _closed_error()
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[R] = loop.create_future()
-        self._waiting.put(_Waiting(Write(op, argument), done, loop))
-        with self._writing:
-            return await done
+        future: asyncio.Future[R] = loop.create_future()
+        self._pending.put(_PendingWrite(Write(op, argument), future, loop))
+        with self._write_outages:
+            return await future
 
     async def aclose(self) -> None:
-        if self._closed:
+        if self._is_closed:
             return
-        self._closed = True
-        self._waiting.put(None)
-        await asyncio.to_thread(self._close)
+        self._is_closed = True
+        self._pending.put(None)
+        await asyncio.to_thread(self._close_connections)
 
-    def _close(self) -> None:
-        self._thread.join()
-        self._pool.shutdown()
+    def _close_connections(self) -> None:
+        self._writer_thread.join()
+        self._reader_pool.shutdown()
         for connection in (*self._readers, self._writer):
             connection.close()
 
-    def _open(self) -> _Connection:
+    def _open_writer(self) -> _Connection:
         if self._path:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
             # What is kept is for its owners alone, so the file is for this user alone. One that is there is not opened
@@ -130,10 +130,10 @@ class Sqlite:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA secure_delete = ON")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-            connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
-            _to_wal(connection)
+            connection.execute(f"PRAGMA wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}")
+            _enable_wal(connection)
             _migrate(connection)
-            _forget_at_once(connection)
+            _enable_index_secure_delete(connection)
         except BaseException:
             connection.close()
             raise
@@ -142,73 +142,73 @@ class Sqlite:
     def _connect(self) -> _Connection:
         return sqlite3.connect(
             self._path or ":memory:",
-            timeout=BUSY_SECONDS,
+            timeout=BUSY_TIMEOUT_SECONDS,
             isolation_level=None,  # transactions begin and end where we say
             check_same_thread=False,
             factory=_Connection,
         )
 
-    def _read(self, op: Callable[[A], Op[R]], argument: A) -> R:
-        with self._turn:
-            return _carry_out(self._reader(), op(argument))
+    def _read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
+        with self._connection_lock:
+            return _run_operation(self._reader(), op(argument))
 
     def _reader(self) -> _Connection:
         if not self._path:
             return self._writer
-        connection: _Connection | None = getattr(self._own, "connection", None)
+        connection: _Connection | None = getattr(self._thread_local, "connection", None)
         if connection is None:
             try:
-                connection = self._own.connection = self._connect()
+                connection = self._thread_local.connection = self._connect()
                 connection.execute("PRAGMA query_only = ON")
             except sqlite3.Error as error:
-                raise Unanswered(cause=type(error).__name__) from None
+                raise StoreUnavailable(cause=type(error).__name__) from None
             self._readers.append(connection)
         return connection
 
-    def _write(self) -> None:
-        last = False
-        while not last:
+    def _write_loop(self) -> None:
+        is_last = False
+        while not is_last:
             try:
-                waiting = [self._waiting.get(timeout=self._forgetting.rest())]
+                pending = [self._pending.get(timeout=self._wal_truncation.wait_seconds())]
             except Empty:
-                self._forgetting.carry_over(self._writer, BUSY_SECONDS)
+                self._wal_truncation.truncate(self._writer, BUSY_TIMEOUT_SECONDS)
                 continue
-            while len(waiting) < BATCH:
+            while len(pending) < MAX_BATCH:
                 try:
-                    waiting.append(self._waiting.get_nowait())
+                    pending.append(self._pending.get_nowait())
                 except Empty:
                     break
-            last = waiting[-1] is None
-            if batch := [one for one in waiting if one is not None]:
+            is_last = pending[-1] is None
+            if batch := [one for one in pending if one is not None]:
                 self._commit(batch)
             # Rows are not kept in memory while the next write is waited for.
             batch.clear()
-            waiting.clear()
-            if last or self._forgetting.overdue:
-                self._forgetting.carry_over(self._writer, BUSY_SECONDS)
+            pending.clear()
+            if is_last or self._wal_truncation.is_overdue:
+                self._wal_truncation.truncate(self._writer, BUSY_TIMEOUT_SECONDS)
 
-    def _commit(self, batch: list[_Waiting]) -> None:
+    def _commit(self, batch: list[_PendingWrite]) -> None:
         self.transactions += 1
         outcomes: list[Any]
-        with self._turn:
+        with self._connection_lock:
             try:
-                outcomes = _carry_out(self._writer, commit([one.write for one in batch]))
+                outcomes = _run_operation(self._writer, commit([one.write for one in batch]))
             except Exception as error:  # whatever it is: this thread goes on
-                told = error if isinstance(error, StoreError) else Refused(cause=type(error).__name__)
-                outcomes = [told.copy() for _ in batch]
+                failure = error if isinstance(error, StoreError) else StatementFailed(cause=type(error).__name__)
+                outcomes = [failure.copy() for _ in batch]
             if self._writer.in_transaction:
                 with suppress(sqlite3.Error):  # if the disk is gone, the next transaction says so
                     self._writer.execute("ROLLBACK")
-        if self._writer.erased:
-            self._writer.erased = False
-            self._forgetting.mark()
+        if self._writer.has_erased:
+            self._writer.has_erased = False
+            self._wal_truncation.schedule()
         for loop in {one.loop for one in batch}:
-            mine = [(one.done, outcome) for one, outcome in zip(batch, outcomes, strict=True) if one.loop is loop]
+            results = [(one.future, outcome) for one, outcome in zip(batch, outcomes, strict=True) if one.loop is loop]
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(_tell, mine)
+                loop.call_soon_threadsafe(_set_results, results)
 
 
-class Forgetting:
+class WalTruncation:
     """What was erased goes from the log of changes too. `path` is None for a store in memory, which has none.
 
     A page that was overwritten still stands in the log (`-wal`) as it was, until the log is begun anew. So after
@@ -218,106 +218,106 @@ class Forgetting:
 
     def __init__(self, path: str | None) -> None:
         self._path = path
-        self._due: float | None = None
-        self._last = -EVERY
+        self._due_at: float | None = None
+        self._last_try_at = -TRUNCATE_INTERVAL_SECONDS
         if path is not None:
             with suppress(OSError):
                 if os.path.getsize(f"{path}-wal"):
-                    self.mark()
+                    self.schedule()
 
-    def mark(self) -> None:
+    def schedule(self) -> None:
         """Something was erased."""
-        if self._path is not None and self._due is None:
-            self._due = max(time.monotonic(), self._last + EVERY)
+        if self._path is not None and self._due_at is None:
+            self._due_at = max(time.monotonic(), self._last_try_at + TRUNCATE_INTERVAL_SECONDS)
 
-    def rest(self) -> float | None:
+    def wait_seconds(self) -> float | None:
         """How many seconds the writer may wait for something to write. None: for ever."""
-        return None if self._due is None else max(0.0, self._due - time.monotonic())
+        return None if self._due_at is None else max(0.0, self._due_at - time.monotonic())
 
     @property
-    def overdue(self) -> bool:
-        return self._due is not None and time.monotonic() > self._due + OVERDUE
+    def is_overdue(self) -> bool:
+        return self._due_at is not None and time.monotonic() > self._due_at + OVERDUE_SECONDS
 
-    def carry_over(self, connection: sqlite3.Connection, usual_seconds: float) -> None:
+    def truncate(self, connection: sqlite3.Connection, busy_timeout_seconds: float) -> None:
         """Empty the log, if there is need. `usual_seconds`: how long the connection waits for others otherwise."""
-        if self._due is None:
+        if self._due_at is None:
             return
-        done = False
+        is_truncated = False
         with suppress(sqlite3.Error):
-            connection.execute(f"PRAGMA busy_timeout = {PATIENCE_MS}")
+            connection.execute(f"PRAGMA busy_timeout = {TRUNCATE_BUSY_TIMEOUT_MS}")
             try:
-                done = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
+                is_truncated = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0
             finally:
-                connection.execute(f"PRAGMA busy_timeout = {round(usual_seconds * 1000)}")
-        self._last = time.monotonic()
-        self._due = None if done else self._last + EVERY
+                connection.execute(f"PRAGMA busy_timeout = {round(busy_timeout_seconds * 1000)}")
+        self._last_try_at = time.monotonic()
+        self._due_at = None if is_truncated else self._last_try_at + TRUNCATE_INTERVAL_SECONDS
 
 
-def _tell(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
-    for done, outcome in outcomes:
-        if done.done():  # the caller left
+def _set_results(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, outcome in outcomes:
+        if future.done():  # the caller left
             continue
         if isinstance(outcome, BaseException):
-            done.set_exception(outcome)
+            future.set_exception(outcome)
         else:
-            done.set_result(outcome)
+            future.set_result(outcome)
 
 
-def _carry_out(connection: _Connection, op: Op[R]) -> R:
+def _run_operation(connection: _Connection, op: Operation[R]) -> R:
     rows: list[Row] | None = None
-    wrong: StoreError | None = None
+    failure: StoreError | None = None
     while True:
         try:
-            ask = op.throw(wrong) if wrong else op.send(rows)  # type: ignore[arg-type]
+            request = op.throw(failure) if failure else op.send(rows)  # type: ignore[arg-type]
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         try:
-            rows, wrong = _ask(connection, ask), None
+            rows, failure = _execute(connection, request), None
         except Exception as error:  # also what the driver says of a value before SQLite sees it
-            wrong = _said(error)
+            failure = _to_store_error(error)
 
 
-def _ask(connection: _Connection, ask: Ask) -> list[Row]:
-    statement, params = ask
+def _execute(connection: _Connection, request: Execute) -> list[Row]:
+    statement, params = request
     if isinstance(statement, str):
         # Who reads all as of one moment wants to see it as it is, also where somebody put there what is no text.
-        connection.text_factory = _any_text if statement == "SNAPSHOT" else str
-        connection.execute(_STEPS.get(statement, statement))
+        connection.text_factory = _decode_any_text if statement == "SNAPSHOT" else str
+        connection.execute(_TRANSACTION_STEPS.get(statement, statement))
         return []
-    prepared = statement.on(_DIALECT)
+    compiled = statement.compile_for(_DIALECT)
     before = connection.total_changes
     rows: list[Row] = []
     if isinstance(params, list):
-        connection.executemany(prepared.text, [prepared.values(one) for one in params])
+        connection.executemany(compiled.text, [compiled.values(one) for one in params])
     else:
-        rows = connection.execute(prepared.text, prepared.values(params)).fetchall()
-    if prepared.erases and connection.total_changes > before:
-        connection.erased = True
+        rows = connection.execute(compiled.text, compiled.values(params)).fetchall()
+    if compiled.erases and connection.total_changes > before:
+        connection.has_erased = True
     return rows
 
 
-def _any_text(data: bytes) -> str:
+def _decode_any_text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _said(error: Exception) -> StoreError:
+def _to_store_error(error: Exception) -> StoreError:
     cause = getattr(error, "sqlite_errorname", None) or type(error).__name__
     if cause in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"):
         return AlreadyStored(cause=cause)
     # What SQLite calls just an error is our own: a table that is not there, say. To try again helps nobody.
-    away = isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
-    return Unanswered(cause=cause) if away and cause != "SQLITE_ERROR" else Refused(cause=cause)
+    is_unavailable = isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
+    return StoreUnavailable(cause=cause) if is_unavailable and cause != "SQLITE_ERROR" else StatementFailed(cause=cause)
 
 
-def _to_wal(connection: _Connection) -> None:
+def _enable_wal(connection: _Connection) -> None:
     """Another process that does the same at this moment is not waited for by SQLite itself."""
-    until = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
 
@@ -329,7 +329,7 @@ def _migrate(connection: _Connection) -> None:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
             row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
             version = row and row[0]
-        for statement in migration("sqlite", version):
+        for statement in migration_statements("sqlite", version):
             connection.execute(statement)
         connection.execute("COMMIT")
     except BaseException:
@@ -337,7 +337,7 @@ def _migrate(connection: _Connection) -> None:
         raise
 
 
-def _forget_at_once(connection: _Connection) -> None:
+def _enable_index_secure_delete(connection: _Connection) -> None:
     """What `secure_delete` is for tables, for the index of search. (It came with 3.42, and is trusted from 3.45 on.)"""
     if sqlite3.sqlite_version_info < (3, 45):
         return
@@ -345,5 +345,5 @@ def _forget_at_once(connection: _Connection) -> None:
         connection.execute("INSERT INTO texts_grams(texts_grams, rank) VALUES ('secure-delete', 1)")
 
 
-def _closed() -> StoreError:
+def _closed_error() -> StoreError:
     return StoreError("the store is closed: this server is shutting down")

@@ -1,6 +1,6 @@
 """What is asked of a database, without a database.
 
-A `Statement` is SQLAlchemy Core, compiled once for each dialect. An `Op` is a generator that yields an `Ask` and is
+A `Statement` is SQLAlchemy Core, compiled once for each dialect. An `Operation` is a generator that yields an `Ask` and is
 sent the rows; what it returns is the answer. A driver (`sqlite`, `postgres`) carries it out; a `Database` is what it is
 to those who ask.
 
@@ -25,7 +25,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.base import Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from .errors import Refused, Unanswered
+from .errors import StatementFailed, StoreUnavailable
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -34,7 +34,7 @@ Row: TypeAlias = tuple[Any, ...]
 Params: TypeAlias = dict[str, Any]
 
 
-class Prepared:
+class CompiledStatement:
     """A statement as one dialect's driver takes it: text, and values by position."""
 
     def __init__(self, element: Executable, dialect: Dialect, replan: bool = False, erases: bool | None = None) -> None:
@@ -47,8 +47,8 @@ class Prepared:
         self._constants = {name: value for name, value in compiled.params.items() if value is not None}
 
     def values(self, params: Params) -> tuple[Any, ...]:
-        known = {**self._constants, **params} if self._constants else params
-        return tuple([known[name] for name in self._names])
+        all_params = {**self._constants, **params} if self._constants else params
+        return tuple([all_params[name] for name in self._names])
 
 
 class Statement:
@@ -68,45 +68,45 @@ class Statement:
         self._element = element
         self._replan = replan
         self._erases = erases
-        self._other = {} if sqlite is None else {"sqlite": sqlite}
-        self._prepared: dict[str, Prepared] = {}
+        self._dialect_elements = {} if sqlite is None else {"sqlite": sqlite}
+        self._compiled: dict[str, CompiledStatement] = {}
 
-    def on(self, dialect: Dialect) -> Prepared:
-        prepared = self._prepared.get(dialect.name)
-        if prepared is None:
-            element = self._other.get(dialect.name, self._element)
-            prepared = self._prepared[dialect.name] = Prepared(element, dialect, self._replan, self._erases)
-        return prepared
+    def compile_for(self, dialect: Dialect) -> CompiledStatement:
+        compiled = self._compiled.get(dialect.name)
+        if compiled is None:
+            element = self._dialect_elements.get(dialect.name, self._element)
+            compiled = self._compiled[dialect.name] = CompiledStatement(element, dialect, self._replan, self._erases)
+        return compiled
 
 
-def given(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.BindParameter[Any]:
+def param(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.BindParameter[Any]:
     """A parameter, to be given with each asking."""
     return sa.bindparam(name, type_=kind(), required=False)
 
 
-def written(text: str, **params: type[sa.types.TypeEngine[Any]]) -> Executable:
+def raw_sql(text: str, **params: type[sa.types.TypeEngine[Any]]) -> Executable:
     """A statement that SQLAlchemy has no words for, and the parameters in it (`:name`)."""
     named = [sa.bindparam(name, type_=kind(), required=False) for name, kind in params.items()]
     return sa.text(text).bindparams(*named)
 
 
-class Listed(NamedTuple):
+class JsonList(NamedTuple):
     """The values of a JSON list, to be selected from: `value` is text in PostgreSQL, what it is in SQLite."""
 
     postgresql: sa.TableValuedAlias
     sqlite: sa.TableValuedAlias
 
 
-def listed(name: str) -> Listed:
+def json_list(name: str) -> JsonList:
     """A parameter that is a list, as JSON."""
-    values = given(name)
-    return Listed(
+    values = param(name)
+    return JsonList(
         sa.func.jsonb_array_elements_text(sa.cast(values, JSONB)).table_valued("value"),
         sa.func.json_each(values).table_valued("value"),
     )
 
 
-def over(text: str, columns: dict[str, str], **params: type[sa.types.TypeEngine[Any]]) -> Statement:
+def over_json_rows(text: str, columns: dict[str, str], **params: type[sa.types.TypeEngine[Any]]) -> Statement:
     """A statement over a parameter that is a list of objects, as JSON: `asked`. In its text, `{asked}` is what is to be
     selected from, and `{name}` is one of its `columns`, of which each has its type."""
     fields = ", ".join(f"{name} {type}" for name, type in columns.items())
@@ -115,10 +115,10 @@ def over(text: str, columns: dict[str, str], **params: type[sa.types.TypeEngine[
     sqlite = {name: f"json_extract(asked.value, '$.{name}')" for name in columns}
     sqlite["asked"] = "json_each(:asked) AS asked"
     params["asked"] = sa.Text
-    return Statement(written(text.format(**general), **params), sqlite=written(text.format(**sqlite), **params))
+    return Statement(raw_sql(text.format(**general), **params), sqlite=raw_sql(text.format(**sqlite), **params))
 
 
-class Ask(NamedTuple):
+class Execute(NamedTuple):
     """Carry this out: once with the parameters and give the rows, or once for each of several, without rows."""
 
     statement: Statement | str
@@ -126,32 +126,32 @@ class Ask(NamedTuple):
     params: Params | list[Params]
 
 
-Op: TypeAlias = Generator[Ask, list[Row], R]
-Bulk: TypeAlias = Callable[[list[A]], Op[list[R]]]
+Operation: TypeAlias = Generator[Execute, list[Row], R]
+BulkOperation: TypeAlias = Callable[[list[A]], Operation[list[R]]]
 """A write that is written for many at once: the arguments of each, the results of each, in order."""
 
 
-def each(op: Callable[[A], Op[R]]) -> Bulk[A, R]:
+def for_each(op: Callable[[A], Operation[R]]) -> BulkOperation[A, R]:
     """A bulk write out of one that gains nothing by being many."""
 
-    def many(arguments: list[A]) -> Op[list[R]]:
+    def operate(arguments: list[A]) -> Operation[list[R]]:
         results: list[R] = []
         for argument in arguments:
             result = yield from op(argument)
             results.append(result)
         return results
 
-    return many
+    return operate
 
 
 class Database(Protocol):
     transactions: int
     """Of writes, begun so far by this process."""
 
-    async def read(self, op: Callable[[A], Op[R]], argument: A) -> R:
+    async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
         """Carry out an op that writes nothing. It may be begun twice."""
 
-    async def write(self, op: Bulk[A, R], argument: A) -> R:
+    async def write(self, op: BulkOperation[A, R], argument: A) -> R:
         """Carry it out together with others that wait. When this returns, it is on the disk.
 
         A caller that is cancelled meanwhile does not take it back."""
@@ -162,18 +162,20 @@ class Database(Protocol):
 
 # ----------------------------------------------------------------------------------------------------- group commit
 
-TRIES = 5
-BATCH = 256
+MAX_TRIES = 5
+MAX_BATCH = 256
 """So many writes go into one transaction at most."""
 
-BEGIN, COMMIT, ROLLBACK = Ask("BEGIN", {}), Ask("COMMIT", {}), Ask("ROLLBACK", {})
-SNAPSHOT = Ask("SNAPSHOT", {})
+BEGIN, COMMIT, ROLLBACK = Execute("BEGIN", {}), Execute("COMMIT", {}), Execute("ROLLBACK", {})
+SNAPSHOT = Execute("SNAPSHOT", {})
 """Begins to read: all that is asked until `COMMIT` is answered as of one moment."""
-SAVE, UNDO, KEEP = (Ask(f"{step} one", {}) for step in ("SAVEPOINT", "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT"))
+SAVEPOINT, ROLLBACK_TO_SAVEPOINT, RELEASE_SAVEPOINT = (
+    Execute(f"{step} one", {}) for step in ("SAVEPOINT", "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")
+)
 
 
 class Write(NamedTuple):
-    op: Bulk[Any, Any]
+    op: BulkOperation[Any, Any]
     argument: Any
 
 
@@ -181,46 +183,46 @@ Outcome: TypeAlias = Any
 """What the write returned, or the exception that is its own."""
 
 
-def commit(writes: list[Write]) -> Op[list[Outcome]]:
-    """Do them all, and say what came of each. Raises `Unanswered` if nothing can be said."""
-    for _ in range(TRIES):
+def commit(writes: list[Write]) -> Operation[list[Outcome]]:
+    """Do them all, and say what came of each. Raises `StoreUnavailable` if nothing can be said."""
+    for _ in range(MAX_TRIES):
         try:
             yield BEGIN
-            results = yield from _together(writes)
+            results = yield from _run_together(writes)
             yield COMMIT
-        except Unanswered:
+        except StoreUnavailable:
             raise
         except Exception as error:
             yield ROLLBACK
-            if isinstance(error, Refused) and error.again:
+            if isinstance(error, StatementFailed) and error.is_retryable:
                 continue
             if len(writes) == 1:
                 return [error]
             break
         else:
             return results
-    return (yield from _apart(writes))
+    return (yield from _run_with_savepoints(writes))
 
 
-def _together(writes: list[Write]) -> Op[list[Outcome]]:
+def _run_together(writes: list[Write]) -> Operation[list[Outcome]]:
     results: list[Outcome] = []
     for op, same in groupby(writes, lambda write: write.op):
         results += yield from op([write.argument for write in same])
     return results
 
 
-def _apart(writes: list[Write]) -> Op[list[Outcome]]:
+def _run_with_savepoints(writes: list[Write]) -> Operation[list[Outcome]]:
     yield BEGIN
     outcomes: list[Outcome] = []
     for write in writes:
-        yield SAVE
+        yield SAVEPOINT
         try:
             outcomes += yield from write.op([write.argument])
-        except Unanswered:
+        except StoreUnavailable:
             raise
         except Exception as error:
-            yield UNDO
+            yield ROLLBACK_TO_SAVEPOINT
             outcomes.append(error)
-        yield KEEP
+        yield RELEASE_SAVEPOINT
     yield COMMIT
     return outcomes

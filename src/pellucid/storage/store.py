@@ -21,75 +21,75 @@ from .chats import Chats
 from .contents import ITEM, RESPONSE
 from .conversations import Conversations
 from .keys import Keys
-from .names import finds
-from .record_store import Record
-from .responses import DELETE_WITH, EMPTIED, Responses
+from .names import return_if_unstorable
+from .record_store import RecordStore
+from .responses import DELETE_DEPENDENTS, DELETE_EMPTY_CHAT, Responses
 from .spaces import Spaces
-from .sqlite import Sqlite
-from .statement import Ask, Database, Op, Params, Row, Statement, each, given
+from .sqlite import SqliteDatabase
+from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param
 
-STEP = 500
+ROWS_PER_STEP = 500
 """So many rows go in one transaction."""
 
 _R, _C, _E, _H, _K = tables.responses, tables.conversations, tables.entries, tables.chats, tables.keys
-_ANYTHING = Statement(sa.select(sa.literal_column("1")))
-_owner, _id = given("for_owner"), given("for_id")
-_now, _most = given("now", sa.Double), given("most", sa.BigInteger)
+_PING = Statement(sa.select(sa.literal_column("1")))
+_owner, _id = param("for_owner"), param("for_id")
+_now, _limit = param("now", sa.Double), param("most", sa.BigInteger)
 
 
-def _first(table: sa.Table, chosen: sa.ColumnElement[bool], *order: sa.ColumnElement[object]) -> Statement:
-    some = sa.select(table.c.owner, table.c.id).where(chosen).order_by(*order).limit(_most)
+def _delete_first(table: sa.Table, condition: sa.ColumnElement[bool], *order: sa.ColumnElement[object]) -> Statement:
+    first_rows = sa.select(table.c.owner, table.c.id).where(condition).order_by(*order).limit(_limit)
     row = sa.tuple_(table.c.owner, table.c.id)
     chat = _R.c.conversation_id if table is _R else sa.null()
-    return Statement(sa.delete(table).where(row.in_(some)).returning(table.c.owner, table.c.id, chat))
+    return Statement(sa.delete(table).where(row.in_(first_rows)).returning(table.c.owner, table.c.id, chat))
 
 
-_DUE = [(table, _first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_H, _R, _C)]
-_OWNED = [(table, _first(table, table.c.owner == _owner, table.c.id)) for table in (_H, _R, _C, _K)]
-_WITH = {
-    _R: list(DELETE_WITH),
+_DELETE_DUE = [(table, _delete_first(table, table.c.expires_at <= _now, table.c.expires_at)) for table in (_H, _R, _C)]
+_DELETE_OWNED = [(table, _delete_first(table, table.c.owner == _owner, table.c.id)) for table in (_H, _R, _C, _K)]
+_DEPENDENTS = {
+    _R: list(DELETE_DEPENDENTS),
     _C: [Statement(sa.delete(_E).where(_E.c.owner == _owner, _E.c.conversation_id == _id))],
-    _H: [search.removal(search.CHATS)],  # its title
+    _H: [search.delete_statement(search.CHATS)],  # its title
     _K: [],
 }
 
 
-def _delete(chosen: list[tuple[sa.Table, Statement]], params: Params) -> Op[int]:
-    gone = 0
-    for table, first in chosen:
-        rows = yield Ask(first, {**params, "most": params["most"] - gone})
+def _delete(deletions: list[tuple[sa.Table, Statement]], params: Params) -> Operation[int]:
+    deleted_count = 0
+    for table, statement_of_table in deletions:
+        rows = yield Execute(statement_of_table, {**params, "most": params["most"] - deleted_count})
         if rows:
-            for statement in _WITH[table]:
-                yield Ask(statement, [{"for_owner": owner, "for_id": id} for owner, id, _ in rows])
+            for statement in _DEPENDENTS[table]:
+                yield Execute(statement, [{"for_owner": owner, "for_id": id} for owner, id, _ in rows])
         if chats := {(owner, chat) for owner, _, chat in rows if chat is not None}:
-            for statement in EMPTIED:
-                yield Ask(statement, [{"for_owner": owner, "for_id": chat} for owner, chat in sorted(chats)])
-        yield from record.end_of(params, _recorded(table, rows))
-        gone += len(rows)
-    return gone
+            for statement in DELETE_EMPTY_CHAT:
+                yield Execute(statement, [{"for_owner": owner, "for_id": chat} for owner, chat in sorted(chats)])
+        yield from record.record_removals_of(params, _removed_contents(table, rows))
+        deleted_count += len(rows)
+    return deleted_count
 
 
-def _recorded(table: sa.Table, rows: list[Row]) -> Iterator[record.Gone]:
+def _removed_contents(table: sa.Table, rows: list[Row]) -> Iterator[record.RemovedContent]:
     for owner, id, chat in rows:
         if table is _R:
-            yield record.Gone(owner, contents.of_response(id, chat), RESPONSE, id)
+            yield record.RemovedContent(owner, contents.response_scope(id, chat), RESPONSE, id)
         elif table is _C:
-            yield record.Gone(owner, contents.of_conversation(id), ITEM, None)
+            yield record.RemovedContent(owner, contents.conversation_scope(id), ITEM, None)
 
 
-def _expire(params: Params) -> Op[int]:
-    return (yield from _delete(_DUE, {**params, "why": "expired"}))
+def _expire(params: Params) -> Operation[int]:
+    return (yield from _delete(_DELETE_DUE, {**params, "why": "expired"}))
 
 
-def _erase(params: Params) -> Op[int]:
-    return (yield from _delete(_OWNED, {**params, "why": "erased"}))
+def _erase(params: Params) -> Operation[int]:
+    return (yield from _delete(_DELETE_OWNED, {**params, "why": "erased"}))
 
 
-_EXPIRE_EACH, _ERASE_EACH, _MERGE_EACH = each(_expire), each(_erase), each(search.merge)
+_EXPIRE_EACH, _ERASE_EACH, _MERGE_EACH = for_each(_expire), for_each(_erase), for_each(search.merge_index)
 
 
-def _check(params: Params) -> Op[None]:
-    yield Ask(_ANYTHING, params)
+def _ping(params: Params) -> Operation[None]:
+    yield Execute(_PING, params)
 
 
 class Store:
@@ -105,7 +105,7 @@ class Store:
         self.responses = Responses(database, clock, recording)
         self.conversations = Conversations(database, clock, recording)
         self.chats = Chats(database, clock, recording)
-        self.record = Record(database, clock, recording)
+        self.record = RecordStore(database, clock, recording)
         self.keys = Keys(database)
         self.spaces = Spaces(database, clock, recording)
 
@@ -116,7 +116,7 @@ class Store:
 
     async def check(self) -> None:
         """Raises `StoreError` if the store does not answer."""
-        await self._database.read(_check, {})
+        await self._database.read(_ping, {})
 
     async def expire(self, now: float, limit: int = 10_000) -> int:
         """Delete what is due, with all that belongs to it; at most `limit` responses, conversations and chats. How
@@ -124,34 +124,36 @@ class Store:
         await self.spaces.sweep()
         return await self._in_steps(_EXPIRE_EACH, {"now": now, "recording": self._recording}, limit)
 
-    @finds(0)
+    @return_if_unstorable(0)
     async def erase(self, owner: str) -> int:
         """Delete everything of one tenant: responses, conversations, chats, spaces, keys. How many of these there were.
 
         What it does at the same time is not prevented; let nobody in before."""
-        asked = {"for_owner": owner, "now": self._clock(), "recording": self._recording}
-        gone = await self._in_steps(_ERASE_EACH, asked, None)
+        params = {"for_owner": owner, "now": self._clock(), "recording": self._recording}
+        deleted_count = await self._in_steps(_ERASE_EACH, params, None)
         for space in await self.spaces.list(owner):
-            gone += await self.spaces.remove(owner, space.name)
+            deleted_count += await self.spaces.remove(owner, space.name)
         await self.spaces.sweep()
-        more, first = gone > 0, True
-        while more:
-            more, first = await self._database.write(_MERGE_EACH, first), False
-        return gone
+        has_more, is_first = deleted_count > 0, True
+        while has_more:
+            has_more, is_first = await self._database.write(_MERGE_EACH, is_first), False
+        return deleted_count
 
     async def aclose(self) -> None:
         """Finish what waits, and let go of everything. What is asked afterwards is a `StoreError`."""
         await self._database.aclose()
 
-    async def _in_steps(self, op: Callable[[list[Params]], Op[list[int]]], params: Params, limit: int | None) -> int:
-        gone = 0
-        while limit is None or gone < limit:
-            step = STEP if limit is None else min(STEP, limit - gone)
-            some = await self._database.write(op, {**params, "most": step})
-            gone += some
-            if some < step:
+    async def _in_steps(
+        self, op: Callable[[list[Params]], Operation[list[int]]], params: Params, limit: int | None
+    ) -> int:
+        deleted_count = 0
+        while limit is None or deleted_count < limit:
+            step = ROWS_PER_STEP if limit is None else min(ROWS_PER_STEP, limit - deleted_count)
+            step_count = await self._database.write(op, {**params, "most": step})
+            deleted_count += step_count
+            if step_count < step:
                 break
-        return gone
+        return deleted_count
 
 
 async def open_store(url: str, *, clock: Callable[[], float] = time.time, recording: Recording | None = None) -> Store:
@@ -164,10 +166,10 @@ async def open_store(url: str, *, clock: Callable[[], float] = time.time, record
     parsed = check_store_url(url)
     if parsed.drivername == "sqlite":
         path = parsed.database
-        return Store(await Sqlite.open(None if path in (None, "", ":memory:") else path), clock, recording)
-    from .postgres import Postgres
+        return Store(await SqliteDatabase.open(None if path in (None, "", ":memory:") else path), clock, recording)
+    from .postgres import PostgresDatabase
 
-    return Store(await Postgres.open(parsed), clock, recording)
+    return Store(await PostgresDatabase.open(parsed), clock, recording)
 
 
 def check_store_url(url: str) -> URL:

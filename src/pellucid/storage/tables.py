@@ -44,14 +44,14 @@ _expires = responses.c.expires_at.is_not(None)
 sa.Index("responses_due", responses.c.expires_at, sqlite_where=_expires, postgresql_where=_expires)
 _unfinished = sa.text("status IN ('queued', 'in_progress')")
 sa.Index("responses_unfinished", responses.c.updated_at, sqlite_where=_unfinished, postgresql_where=_unfinished)
-_in_one = responses.c.conversation_id.is_not(None)
+_is_set = responses.c.conversation_id.is_not(None)
 sa.Index(
     "responses_of",
     responses.c.owner,
     responses.c.conversation_id,
     responses.c.created_at,
-    sqlite_where=_in_one,
-    postgresql_where=_in_one,
+    sqlite_where=_is_set,
+    postgresql_where=_is_set,
 )
 
 bodies = sa.Table(
@@ -201,20 +201,25 @@ envelopes = sa.Table(
     sa.Column("note", sa.LargeBinary, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
-_said = (envelopes.c.owner, envelopes.c.space)
-_in_one = envelopes.c.root.is_not(None)
+_space_log = (envelopes.c.owner, envelopes.c.space)
+_is_set = envelopes.c.root.is_not(None)
 _opens = sa.text("role = 'opens'")
-sa.Index("space_envelopes_id", *_said, envelopes.c.id, envelopes.c.seq)
-sa.Index("space_envelopes_sender", *_said, envelopes.c.sender, envelopes.c.seq, envelopes.c.kind)
-sa.Index("space_envelopes_kind", *_said, envelopes.c.family, envelopes.c.seq, envelopes.c.kind)
+sa.Index("space_envelopes_id", *_space_log, envelopes.c.id, envelopes.c.seq)
+sa.Index("space_envelopes_sender", *_space_log, envelopes.c.sender, envelopes.c.seq, envelopes.c.kind)
+sa.Index("space_envelopes_kind", *_space_log, envelopes.c.family, envelopes.c.seq, envelopes.c.kind)
 sa.Index(
     "space_envelopes_within",
-    *(*_said, envelopes.c.root, envelopes.c.seq, envelopes.c.path),
-    sqlite_where=_in_one,
-    postgresql_where=_in_one,
+    *(*_space_log, envelopes.c.root, envelopes.c.seq, envelopes.c.path),
+    sqlite_where=_is_set,
+    postgresql_where=_is_set,
 )
 sa.Index(
-    "space_envelopes_opened", *_said, envelopes.c.path, envelopes.c.seq, sqlite_where=_opens, postgresql_where=_opens
+    "space_envelopes_opened",
+    *_space_log,
+    envelopes.c.path,
+    envelopes.c.seq,
+    sqlite_where=_opens,
+    postgresql_where=_opens,
 )
 
 record_scopes = sa.Table(
@@ -276,7 +281,7 @@ record_checkpoints = sa.Table(
 )
 sa.Index("record_checkpoints_serial", record_checkpoints.c.serial, unique=True)
 
-sa.Index("space_envelopes_opening", *_said, envelopes.c.seq, sqlite_where=_opens, postgresql_where=_opens)
+sa.Index("space_envelopes_opening", *_space_log, envelopes.c.seq, sqlite_where=_opens, postgresql_where=_opens)
 
 links = sa.Table(  # what an envelope correlates to
     "space_links",

@@ -11,7 +11,7 @@ The rules, which are the splitter's (chunking does not matter, nothing is lost, 
 3. A message ends at `<|end|>`, `<|call|>` or `<|return|>`, and at the next header where these are missing.
    Any other `<|x|>` is text. Text outside of messages is answer.
 4. White space inside of a message is content: nothing is stripped.
-5. A header that never comes to `<|message|>` is given up after `HEADER_CAP` characters or where the input
+5. A header that never comes to `<|message|>` is given up after `MAX_HEADER_CHARS` characters or where the input
    ends. What follows its channel's name is then the message, if it can be told from a header at all.
 6. Headers and end tokens are `open` and `close` around reasoning and `drop` around answers. Around a tool
    call they are `drop` and `tool_end`. The texts of all spans but `tool` are the input.
@@ -35,19 +35,19 @@ from pellucid.tags.splitter import (
     TOOL_ARGS,
     TOOL_END,
     Span,
-    live,
-    partial,
+    marker_pattern,
+    prefix_pattern,
 )
 
-HEADER_CAP = 512
+MAX_HEADER_CHARS = 512
 """Characters that a header may have before it is given up."""
 
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _HEADS = ("<|start|>", "<|channel|>")
-_EVERYONE = ("user", "all", "assistant")  # recipients that are no tools
+_NON_TOOL_RECIPIENTS = ("user", "all", "assistant")  # recipients that are no tools
 
-_BODY = live({"end": _ENDS, "head": _HEADS}).search
-_HEADER = live({"end": _ENDS, "start": ("<|start|>",), "message": ("<|message|>",)}).search
+_BODY = marker_pattern({"end": _ENDS, "head": _HEADS}).search
+_HEADER = marker_pattern({"end": _ENDS, "start": ("<|start|>",), "message": ("<|message|>",)}).search
 _TOKENS = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>")
 
 # Between messages: the rest of a header whose beginning is in the prompt or was lost, or an end token.
@@ -60,8 +60,8 @@ _LEAD = re.compile(
     + ")"
 )
 _LEAD_PART = re.compile(
-    rf"\s*+(?:(?:{partial(['assistant='])})\Z|(?>(?:assistant)?)\s*+"
-    rf"(?:(?:t|to)\Z|(?>(?:to=[^\s<]*+)?)\s*+(?:{partial((*_TOKENS, *_ENDS))})?\Z))"
+    rf"\s*+(?:(?:{prefix_pattern(['assistant='])})\Z|(?>(?:assistant)?)\s*+"
+    rf"(?:(?:t|to)\Z|(?>(?:to=[^\s<]*+)?)\s*+(?:{prefix_pattern((*_TOKENS, *_ENDS))})?\Z))"
 )
 
 _ROLE = re.compile(r"\s*(?:<\|start\|>)?\s*([^\s<=]+)(?=[\s<]|$)")
@@ -72,14 +72,14 @@ _NAMED = re.compile(r"(?:\s*<\|start\|>)?[^<]*<\|channel\|>\s*(?:analysis|commen
 _MORE_HEADER = re.compile(r"<\||^\s*to?(?:=|$)")
 
 _GLUED_START = re.compile(r"\s*(analysis|commentary|final)")
-_GLUED_START_PART = re.compile(rf"\s*(?:{partial(['analysis', 'commentary', 'final'])})?\Z")
-_GLUED_BODY = live({"head": ("assistantanalysis", "assistantcommentary", "assistantfinal")}).search
+_GLUED_START_PART = re.compile(rf"\s*(?:{prefix_pattern(['analysis', 'commentary', 'final'])})?\Z")
+_GLUED_BODY = marker_pattern({"head": ("assistantanalysis", "assistantcommentary", "assistantfinal")}).search
 _GLUED_CALL = re.compile(r"\s*+to=([^\s{<]+?)\s*+(?>(?:json|code)?)\s*+(?={)")
 _GLUED_CALL_PART = re.compile(r"\s*(?:t|to|to=[^{<]*)?\Z")
 
 _QUICK = re.compile("<").search
 _GLUED_QUICK = re.compile("a").search
-_NOTHING = re.compile("(?!)").search
+_NEVER = re.compile("(?!)").search
 
 
 class Harmony:
@@ -93,16 +93,16 @@ class Harmony:
 
     __slots__ = (
         "_ended",
-        "_final",
-        "_fresh",
         "_glued",
+        "_header_chars",
+        "_header_pieces",
+        "_is_at_start",
+        "_is_final",
         "_kind",
+        "_may_be_glued",
         "_pending",
         "_quick",
-        "_raw",
         "_scan",
-        "_size",
-        "_sniff",
         "_state",
         "channel",
         "truncated",
@@ -111,15 +111,15 @@ class Harmony:
     def __init__(self, *, glued: bool = False) -> None:
         self.truncated = False
         self.channel: str | None = None
-        self._sniff = glued  # the glued form may still begin
+        self._may_be_glued = glued  # the glued form may still begin
         self._glued = False  # it has begun
         self._ended = False
-        self._final = False  # inside end() or pause(): prefixes can no longer become tokens
-        self._fresh = True  # nothing was read yet
+        self._is_final = False  # inside end() or pause(): prefixes can no longer become tokens
+        self._is_at_start = True  # nothing was read yet
         self._kind = TEXT  # what the text of this message is
         self._pending = ""  # the input's end, as long as it may be the beginning of a token
-        self._raw: list[str] = []  # the header, then the reasoning as long as it is blank
-        self._size = 0  # characters of the header
+        self._header_pieces: list[str] = []  # the header, then the reasoning as long as it is blank
+        self._header_chars = 0  # characters of the header
         self._scan = _BODY
         self._quick: Callable[[str], re.Match[str] | None] | None = None
         self._state: Callable[[Harmony, str, int, list[Span]], int] = _between
@@ -141,8 +141,8 @@ class Harmony:
             raise RuntimeError("feed() after end()")
         out: list[Span] = []
         if text:
-            self._drive(self._pending + text, out)
-            self._settle()
+            self._process(self._pending + text, out)
+            self._choose_fast_path()
         return out
 
     def pause(self) -> list[Span]:
@@ -150,7 +150,7 @@ class Harmony:
         out: list[Span] = []
         if not self._ended:
             self._flush(out)
-            self._settle()
+            self._choose_fast_path()
         return out
 
     def end(self) -> list[Span]:
@@ -170,81 +170,81 @@ class Harmony:
         self._ended = True
         return out
 
-    def _drive(self, buf: str, out: list[Span]) -> None:
+    def _process(self, buf: str, out: list[Span]) -> None:
         self._pending = ""
         pos, size = 0, len(buf)
         while pos < size:
             pos = self._state(self, buf, pos, out)
 
-    def _settle(self) -> None:
+    def _choose_fast_path(self) -> None:
         self._quick = None
         if self._state is _in_body and not self._pending:
             if self._scan is _BODY:
                 self._quick = _QUICK
             else:
-                self._quick = _GLUED_QUICK if self._scan is _GLUED_BODY else _NOTHING
+                self._quick = _GLUED_QUICK if self._scan is _GLUED_BODY else _NEVER
 
     def _flush(self, out: list[Span]) -> None:
-        self._final = True
+        self._is_final = True
         if self._pending:
-            self._drive(self._pending, out)
+            self._process(self._pending, out)
         if self._state is _in_header:
-            self._give_up("".join(self._raw), True, out)
-        if self._state in (_blank_reasoning, _glued_call) and self._raw:
-            out.append(Span(DROP, "".join(self._raw)))
-            self._raw.clear()
-        self._final = False
+            self._abandon_header("".join(self._header_pieces), True, out)
+        if self._state in (_blank_reasoning, _glued_call) and self._header_pieces:
+            out.append(Span(DROP, "".join(self._header_pieces)))
+            self._header_pieces.clear()
+        self._is_final = False
 
-    def _find(self, scan: Callable[..., re.Match[str] | None], buf: str, pos: int, stop: int) -> re.Match[str] | None:
+    def _search(self, scan: Callable[..., re.Match[str] | None], buf: str, pos: int, stop: int) -> re.Match[str] | None:
         match = scan(buf, pos, stop)
-        while match is not None and self._final and match.lastgroup == "part":
+        while match is not None and self._is_final and match.lastgroup == "part":
             match = scan(buf, match.start() + 1, stop)
         return match
 
-    def _begin(self, header: str, recipient: str | None, out: list[Span]) -> None:
+    def _begin_message(self, header: str, recipient: str | None, out: list[Span]) -> None:
         """A header is complete: what kind of message follows?"""
-        self._fresh = False
+        self._is_at_start = False
         self._state = _in_body
-        if recipient is not None and recipient not in _EVERYONE:
+        if recipient is not None and recipient not in _NON_TOOL_RECIPIENTS:
             self._kind = TOOL_ARGS
             out += (Span(DROP, header), Span(TOOL, recipient))
         elif self.channel == "analysis":
             self._kind, self._state = THINKING, _blank_reasoning
-            self._raw = [header]
+            self._header_pieces = [header]
         else:
             self._kind = TEXT
             out.append(Span(DROP, header))
 
-    def _parse(self, header: str, out: list[Span]) -> None:
+    def _parse_header(self, header: str, out: list[Span]) -> None:
         channel, recipient, role = _CHANNEL.search(header), _RECIPIENT.search(header), _ROLE.match(header)
         self.channel = channel[1] if channel else None
         if role is not None and role[1] != "assistant":
             # A tool's or user's turn that the model made up: neither its thought nor its speech.
-            self._fresh, self._state, self._kind = False, _in_body, DROP
+            self._is_at_start, self._state, self._kind = False, _in_body, DROP
             out.append(Span(DROP, header))
         else:
-            self._begin(header, recipient[1] if recipient else None, out)
+            self._begin_message(header, recipient[1] if recipient else None, out)
 
-    def _give_up(self, header: str, truncated: bool, out: list[Span]) -> None:
+    def _abandon_header(self, header: str, truncated: bool, out: list[Span]) -> None:
         """The header has no `<|message|>`. Its message may have begun behind the channel's name."""
-        self._raw.clear()
-        named = _NAMED.match(header)
-        message = header[named.end() :] if named is not None else ""
-        if named is not None and message.strip() and not _MORE_HEADER.search(message):
-            self._parse(named.group(), out)
-            self._drive(message, out)
+        self._header_pieces.clear()
+        channel_header = _NAMED.match(header)
+        message = header[channel_header.end() :] if channel_header is not None else ""
+        if channel_header is not None and message.strip() and not _MORE_HEADER.search(message):
+            self._parse_header(channel_header.group(), out)
+            self._process(message, out)
         elif truncated:
             out.append(Span(DROP, header))
             self._state = _between
         else:
             out.append(Span(TEXT, header))
-            self._state, self._kind, self.channel, self._fresh = _in_body, TEXT, None, False
+            self._state, self._kind, self.channel, self._is_at_start = _in_body, TEXT, None, False
 
-    def _finish(self, token: str, out: list[Span]) -> None:
+    def _end_message(self, token: str, out: list[Span]) -> None:
         """A message ends, with its end token or without."""
         if self._state is _blank_reasoning:
-            out.append(Span(DROP, "".join(self._raw) + token))
-            self._raw.clear()
+            out.append(Span(DROP, "".join(self._header_pieces) + token))
+            self._header_pieces.clear()
         elif self._kind == THINKING:
             out.append(Span(CLOSE, token))
         elif self._kind == TOOL_ARGS:
@@ -257,59 +257,59 @@ class Harmony:
 
 def _between(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
     """Outside of messages: a header begins, or goes on where the prompt left off; or there is plain text."""
-    if h._sniff:
-        word = _GLUED_START.match(buf, pos, pos + HEADER_CAP)
+    if h._may_be_glued:
+        word = _GLUED_START.match(buf, pos, pos + MAX_HEADER_CHARS)
         if word is not None:
-            h._sniff, h._glued, h._scan = False, True, _GLUED_BODY
+            h._may_be_glued, h._glued, h._scan = False, True, _GLUED_BODY
             return _glued_header(h, word[1], word.group(), word.end(), out)
-        if not h._final and len(buf) - pos < HEADER_CAP and _GLUED_START_PART.match(buf, pos):
+        if not h._is_final and len(buf) - pos < MAX_HEADER_CHARS and _GLUED_START_PART.match(buf, pos):
             h._pending = buf[pos:]
             return len(buf)
-    lead = _LEAD.match(buf, pos, pos + HEADER_CAP)
-    if lead is None and not h._final and len(buf) - pos < HEADER_CAP and _LEAD_PART.match(buf, pos):
+    lead = _LEAD.match(buf, pos, pos + MAX_HEADER_CHARS)
+    if lead is None and not h._is_final and len(buf) - pos < MAX_HEADER_CHARS and _LEAD_PART.match(buf, pos):
         h._pending = buf[pos:]
         return len(buf)
-    h._sniff = False
+    h._may_be_glued = False
     if lead is None:
-        if h._final and not h._fresh and not buf[pos:].strip():
+        if h._is_final and not h._is_at_start and not buf[pos:].strip():
             out.append(Span(DROP, buf[pos:]))  # a line break behind the last message
             return len(buf)
-        h._state, h._kind, h._fresh = _in_body, TEXT, False
+        h._state, h._kind, h._is_at_start = _in_body, TEXT, False
         return pos
     if lead["end"]:
         out.append(Span(DROP, lead.group()))
-        h._fresh = False
+        h._is_at_start = False
         return lead.end()
     # The header's text stops before its first token, unless that token is what begins it.
     at = lead.end() if lead["head"] == "<|start|>" else lead.start("head")
-    h._raw = [buf[pos:at]]
-    h._size = at - pos
+    h._header_pieces = [buf[pos:at]]
+    h._header_chars = at - pos
     h._state = _in_header
     return at
 
 
 def _in_header(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
-    stop = min(len(buf), pos + HEADER_CAP - h._size)
-    match = h._find(_HEADER, buf, pos, stop)
+    stop = min(len(buf), pos + MAX_HEADER_CHARS - h._header_chars)
+    match = h._search(_HEADER, buf, pos, stop)
     if match is None or match.lastgroup == "part":
         cut = stop if match is None else match.start()
-        if h._size + stop - pos >= HEADER_CAP:
-            h._give_up("".join(h._raw) + buf[pos:cut], False, out)
+        if h._header_chars + stop - pos >= MAX_HEADER_CHARS:
+            h._abandon_header("".join(h._header_pieces) + buf[pos:cut], False, out)
             return cut
-        h._raw.append(buf[pos:cut])
-        h._size += cut - pos
+        h._header_pieces.append(buf[pos:cut])
+        h._header_chars += cut - pos
         h._pending = buf[cut:]
         return len(buf)
-    before = "".join(h._raw) + buf[pos : match.start()]
-    h._raw.clear()
+    before = "".join(h._header_pieces) + buf[pos : match.start()]
+    h._header_pieces.clear()
     if match.lastgroup == "message":
-        h._parse(before + match.group(), out)
+        h._parse_header(before + match.group(), out)
     elif match.lastgroup == "start":  # a new header: the old one never had a message
         out.append(Span(DROP, before))
-        h._raw, h._size = [match.group()], match.end() - match.start()
+        h._header_pieces, h._header_chars = [match.group()], match.end() - match.start()
     else:
         out.append(Span(DROP, before + match.group()))
-        h._fresh = False
+        h._is_at_start = False
         h._state = _between
     return match.end()
 
@@ -322,25 +322,25 @@ def _blank_reasoning(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
     seen = _VISIBLE.search(buf, pos)
     at = len(buf) if seen is None else seen.start()
     if seen is None:
-        h._raw.append(buf[pos:])
+        h._header_pieces.append(buf[pos:])
         return at
-    match = h._find(h._scan, buf, at, len(buf))
+    match = h._search(h._scan, buf, at, len(buf))
     if match is not None and match.start() == at:
         if match.lastgroup == "part":
-            h._raw.append(buf[pos:at])
+            h._header_pieces.append(buf[pos:at])
             h._pending = buf[at:]
             return len(buf)
-        h._raw.append(buf[pos:at])
-        return _leave(h, match, out)
-    header, *blanks = h._raw or [""]
+        h._header_pieces.append(buf[pos:at])
+        return _leave_message(h, match, out)
+    header, *blanks = h._header_pieces or [""]
     out += (Span(OPEN, header), Span(THINKING, "".join(blanks) + buf[pos : at + 1]))
-    h._raw.clear()
+    h._header_pieces.clear()
     h._state = _in_body
     return at + 1
 
 
 def _in_body(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
-    match = h._find(h._scan, buf, pos, len(buf))
+    match = h._search(h._scan, buf, pos, len(buf))
     at = len(buf) if match is None else match.start()
     if at > pos:
         out.append(Span(h._kind, buf[pos:at]))
@@ -349,16 +349,16 @@ def _in_body(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
     if match.lastgroup == "part":
         h._pending = buf[at:]
         return len(buf)
-    return _leave(h, match, out)
+    return _leave_message(h, match, out)
 
 
-def _leave(h: Harmony, match: re.Match[str], out: list[Span]) -> int:
+def _leave_message(h: Harmony, match: re.Match[str], out: list[Span]) -> int:
     """The message ends at `match`, which is an end token or the beginning of a header."""
     token = match.group()
     if match.lastgroup == "end":
-        h._finish(token, out)
+        h._end_message(token, out)
         return match.end()
-    h._finish("", out)
+    h._end_message("", out)
     if h._glued:
         return _glued_header(h, token.removeprefix("assistant"), token, match.end(), out)
     return match.start()
@@ -368,23 +368,23 @@ def _glued_header(h: Harmony, channel: str, header: str, at: int, out: list[Span
     """A channel's name without its tokens. `final` is the last message: nothing in it is a marker."""
     h.channel = channel
     if channel == "commentary":
-        h._raw, h._size, h._state = [header], 0, _glued_call
+        h._header_pieces, h._header_chars, h._state = [header], 0, _glued_call
     else:
-        h._begin(header, None, out)
-        h._scan = _NOTHING if channel == "final" else _GLUED_BODY
+        h._begin_message(header, None, out)
+        h._scan = _NEVER if channel == "final" else _GLUED_BODY
     return at
 
 
 def _glued_call(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
     """Behind a glued `commentary`: ` to=functions.x json{`, or else a preamble."""
-    call = _GLUED_CALL.match(buf, pos, pos + HEADER_CAP)
-    if call is None and not h._final and len(buf) - pos < HEADER_CAP and _GLUED_CALL_PART.match(buf, pos):
+    call = _GLUED_CALL.match(buf, pos, pos + MAX_HEADER_CHARS)
+    if call is None and not h._is_final and len(buf) - pos < MAX_HEADER_CHARS and _GLUED_CALL_PART.match(buf, pos):
         h._pending = buf[pos:]
         return len(buf)
-    header = "".join(h._raw)
-    h._raw.clear()
+    header = "".join(h._header_pieces)
+    h._header_pieces.clear()
     if call is None:
-        h._begin(header, None, out)
+        h._begin_message(header, None, out)
         return pos
-    h._begin(header + call.group(), call[1], out)
+    h._begin_message(header + call.group(), call[1], out)
     return call.end()

@@ -19,7 +19,7 @@ log = logging.getLogger("pellucid")
 """What an operator reads. Never message content, never reasoning, never keys."""
 
 
-def place_of(error: BaseException) -> str:
+def error_location(error: BaseException) -> str:
     """The type of `error` and where it was raised, innermost first. Never its message, which may quote content."""
     frames = [
         f"{frame.f_globals.get('__name__', '?')}:{line} {frame.f_code.co_name}"
@@ -28,4 +28,4 @@ def place_of(error: BaseException) -> str:
     return f"{type(error).__name__} at {' < '.join(frames[:-9:-1])}"
 
 
-__all__ = ["log", "place_of"]
+__all__ = ["error_location", "log"]

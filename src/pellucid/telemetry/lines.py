@@ -17,9 +17,9 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Literal
 
-from . import place_of
+from . import error_location
 
-Form = Literal["text", "json"]
+LogFormat = Literal["text", "json"]
 
 request_id: ContextVar[str | None] = ContextVar("pellucid_request_id", default=None)
 """The request that is being served: it stands on every line that is written meanwhile."""
@@ -29,67 +29,67 @@ _PLAIN = re.compile(r"[A-Za-z0-9._:/@+*{}\-]+")
 _BREAK = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class Line:
+class LogLine:
     """What stands in a log record instead of a sentence."""
 
-    def __init__(self, what: str, fields: Mapping[str, Any]) -> None:
-        self.what = what
+    def __init__(self, event: str, fields: Mapping[str, Any]) -> None:
+        self.event = event
         self.fields = {name: value for name, value in fields.items() if value is not None}
 
     def __str__(self) -> str:
-        return " ".join([self.what, *(f"{name}={_written(value)}" for name, value in self.fields.items())])
+        return " ".join([self.event, *(f"{name}={_format_value(value)}" for name, value in self.fields.items())])
 
 
-def formatter(form: Form) -> logging.Formatter:
-    return _Json() if form == "json" else _Text()
+def formatter(form: LogFormat) -> logging.Formatter:
+    return _JsonFormatter() if form == "json" else _TextFormatter()
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        about = _line(record)
-        said = str(about) if about is not None else _one_line(record.getMessage())
+        line = _log_line(record)
+        message = str(line) if line is not None else _escape_line_breaks(record.getMessage())
         id = request_id.get()
-        if id is not None and (about is None or "request_id" not in about.fields):
-            said += f" request_id={_written(id)}"
-        return f"{_when(record)} {record.levelname.lower()} {said}{_fault(record)}"
+        if id is not None and (line is None or "request_id" not in line.fields):
+            message += f" request_id={_format_value(id)}"
+        return f"{_timestamp(record)} {record.levelname.lower()} {message}{_error_suffix(record)}"
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        about = _line(record)
-        entry: dict[str, Any] = {"time": _when(record), "level": record.levelname.lower()}
+        line = _log_line(record)
+        entry: dict[str, Any] = {"time": _timestamp(record), "level": record.levelname.lower()}
         id = request_id.get()
         if id is not None:
             entry["request_id"] = id
-        if about is not None:
-            entry["message"] = about.what
-            entry |= about.fields
+        if line is not None:
+            entry["message"] = line.event
+            entry |= line.fields
         else:
-            entry["message"] = record.getMessage() + _fault(record)
+            entry["message"] = record.getMessage() + _error_suffix(record)
         return json.dumps(entry, default=str)
 
 
-def _line(record: logging.LogRecord) -> Line | None:
+def _log_line(record: logging.LogRecord) -> LogLine | None:
     args = record.args
-    return args[0] if isinstance(args, tuple) and len(args) == 1 and isinstance(args[0], Line) else None
+    return args[0] if isinstance(args, tuple) and len(args) == 1 and isinstance(args[0], LogLine) else None
 
 
-def _fault(record: logging.LogRecord) -> str:
+def _error_suffix(record: logging.LogRecord) -> str:
     """Where it was raised. A traceback ends with the error's message, which may quote anything."""
     error = record.exc_info[1] if record.exc_info else None
-    return f": {place_of(error)}" if error is not None else ""
+    return f": {error_location(error)}" if error is not None else ""
 
 
-def _when(record: logging.LogRecord) -> str:
-    return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
+def _timestamp(record: logging.LogRecord) -> str:
+    return f"{_format_second(int(record.created))}.{int(record.msecs):03d}Z"
 
 
 @lru_cache(maxsize=2)
-def _second(seconds: int) -> str:
+def _format_second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _written(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value).lower() if isinstance(value, bool) else str(value)
@@ -97,5 +97,5 @@ def _written(value: Any) -> str:
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 
-def _one_line(text: str) -> str:
-    return _BREAK.sub(lambda found: json.dumps(found[0])[1:-1], text)
+def _escape_line_breaks(text: str) -> str:
+    return _BREAK.sub(lambda match: json.dumps(match[0])[1:-1], text)

@@ -55,7 +55,7 @@ UPSTREAM_REQUEST_ID = "pellucid.upstream.request_id"
 CHAT = "chat"
 EXECUTE_TOOL = "execute_tool"
 
-USAGE = {
+USAGE_ATTRIBUTES = {
     "input_tokens": INPUT_TOKENS,
     "output_tokens": OUTPUT_TOKENS,
     "output_reasoning_tokens": REASONING_TOKENS,
@@ -64,7 +64,7 @@ USAGE = {
 }
 """A usage's fields."""
 
-SETTINGS = {
+SETTING_ATTRIBUTES = {
     "max_tokens": "gen_ai.request.max_tokens",
     "temperature": "gen_ai.request.temperature",
     "top_p": "gen_ai.request.top_p",
@@ -74,7 +74,7 @@ SETTINGS = {
 }
 """A call's settings that are told, all of them numbers."""
 
-PROVIDERS = {
+PROVIDER_NAMES = {
     "anthropic": "anthropic",
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -93,24 +93,24 @@ PROVIDERS = {
 UPSTREAM_ID_HEADERS = ("x-request-id", "request-id", "x-amzn-requestid", "cf-ray")
 """Where a provider says what it calls a request, the likeliest first."""
 
-_TAME = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
+_SAFE_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 
 
-def tame(id: str | None) -> str | None:
+def safe_id(id: str | None) -> str | None:
     """An id that somebody else chose, if it looks like one: short, of one word, and nothing that ends a line."""
-    return id if id is not None and _TAME.fullmatch(id) else None
+    return id if id is not None and _SAFE_ID.fullmatch(id) else None
 
 
 Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 OTHER = "other"
-QUICK = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
+LATENCY_BUCKETS_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
 """Seconds until something is seen."""
-LONG = (0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
+DURATION_BUCKETS_SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
 """Seconds that a run takes, or that it thinks."""
 
 
-class Family(Generic[Kind]):
+class LabeledMetric(Generic[Kind]):
     """A metric with its labels: `family("a", "b")` is the child that counts."""
 
     def __init__(self, metric: Kind) -> None:
@@ -129,30 +129,38 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        served = ("route", "method", "protocol")
-        asked = ("model", "provider")
-        self.requests = self._counter("requests", "Requests answered.", (*served, "status"))
-        self.request_seconds = self._histogram("request_seconds", "From a request to the end of its answer.", served)
+        request_labels = ("route", "method", "protocol")
+        model_labels = ("model", "provider")
+        self.requests = self._counter("requests", "Requests answered.", (*request_labels, "status"))
+        self.request_seconds = self._histogram(
+            "request_seconds", "From a request to the end of its answer.", request_labels
+        )
         self.open_streams = self._gauge("open_streams", "Answers that are being streamed.", ("protocol",))
         self.open_runs = self._gauge("open_runs", "Runs under way, those in the background among them.", ("model",))
-        self.run_ends = self._counter("run_ends", "Runs that ended, and how.", (*asked, "status"))
-        self.run_seconds = self._histogram("run_seconds", "From a run's beginning to its end.", asked)
-        self.first_reasoning = self._histogram(
-            "first_reasoning_seconds", "From a run's beginning to its first token of reasoning.", asked, QUICK
+        self.run_ends = self._counter("run_ends", "Runs that ended, and how.", (*model_labels, "status"))
+        self.run_seconds = self._histogram("run_seconds", "From a run's beginning to its end.", model_labels)
+        self.first_reasoning_seconds = self._histogram(
+            "first_reasoning_seconds",
+            "From a run's beginning to its first token of reasoning.",
+            model_labels,
+            LATENCY_BUCKETS_SECONDS,
         )
-        self.first_answer = self._histogram(
-            "first_answer_seconds", "From a run's beginning to its first token of the answer.", asked, QUICK
+        self.first_answer_seconds = self._histogram(
+            "first_answer_seconds",
+            "From a run's beginning to its first token of the answer.",
+            model_labels,
+            LATENCY_BUCKETS_SECONDS,
         )
-        self.thinking = self._histogram("thinking_seconds", "How long a run thought, if it did.", asked)
-        self.input_tokens = self._counter("input_tokens", "Tokens read, as providers report them.", asked)
-        self.output_tokens = self._counter("output_tokens", "Tokens written, reasoning included.", asked)
-        self.reasoning_tokens = self._counter("reasoning_tokens", "Tokens of reasoning.", asked)
-        self.turns = self._counter("upstream_turns", "Times that a model was asked.", asked)
+        self.thinking_seconds = self._histogram("thinking_seconds", "How long a run thought, if it did.", model_labels)
+        self.input_tokens = self._counter("input_tokens", "Tokens read, as providers report them.", model_labels)
+        self.output_tokens = self._counter("output_tokens", "Tokens written, reasoning included.", model_labels)
+        self.reasoning_tokens = self._counter("reasoning_tokens", "Tokens of reasoning.", model_labels)
+        self.turns = self._counter("upstream_turns", "Times that a model was asked.", model_labels)
         self.upstream_errors = self._counter("upstream_errors", "Failures of the models' side.", ("provider", "kind"))
         self.tool_calls = self._counter("tool_calls", "Calls of the server's own tools.", ("tool", "outcome"))
         self.tool_seconds = self._histogram("tool_seconds", "How long they took.", ("tool",))
 
-    def text(self, accept: str) -> tuple[bytes, str]:
+    def exposition(self, accept: str) -> tuple[bytes, str]:
         """Everything, in the form that the `Accept` header asks for, and its content type."""
         encode, content_type = choose_encoder(accept)
         registry = self.registry
@@ -161,15 +169,19 @@ class Metrics:
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return encode(registry), content_type
 
-    def _counter(self, name: str, about: str, labels: Sequence[str]) -> Family[Counter]:
-        return Family(Counter(f"pellucid_{name}", about, labels, registry=self.registry))
+    def _counter(self, name: str, description: str, labels: Sequence[str]) -> LabeledMetric[Counter]:
+        return LabeledMetric(Counter(f"pellucid_{name}", description, labels, registry=self.registry))
 
-    def _gauge(self, name: str, about: str, labels: Sequence[str]) -> Family[Gauge]:
+    def _gauge(self, name: str, description: str, labels: Sequence[str]) -> LabeledMetric[Gauge]:
         # What a worker that died had open is not open any more.
         mode: Literal["livesum"] = "livesum"
-        return Family(Gauge(f"pellucid_{name}", about, labels, registry=self.registry, multiprocess_mode=mode))
+        return LabeledMetric(
+            Gauge(f"pellucid_{name}", description, labels, registry=self.registry, multiprocess_mode=mode)
+        )
 
     def _histogram(
-        self, name: str, about: str, labels: Sequence[str], buckets: Sequence[float] = LONG
-    ) -> Family[Histogram]:
-        return Family(Histogram(f"pellucid_{name}", about, labels, registry=self.registry, buckets=buckets))
+        self, name: str, description: str, labels: Sequence[str], buckets: Sequence[float] = DURATION_BUCKETS_SECONDS
+    ) -> LabeledMetric[Histogram]:
+        return LabeledMetric(
+            Histogram(f"pellucid_{name}", description, labels, registry=self.registry, buckets=buckets)
+        )

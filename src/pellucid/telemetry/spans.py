@@ -26,29 +26,29 @@ class Tracing:
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         if provider is None:
-            known = trace.get_tracer_provider()
-            provider = None if isinstance(known, ProxyTracerProvider) else known
+            global_provider = trace.get_tracer_provider()
+            provider = None if isinstance(global_provider, ProxyTracerProvider) else global_provider
         self._tracer = provider.get_tracer("pellucid") if provider is not None else None
 
-    def request(self, name: str, attributes: Attributes, headers: Mapping[str, str]) -> Span | None:
+    def start_request(self, name: str, attributes: Attributes, headers: Mapping[str, str]) -> Span | None:
         """A span for a request, in the trace that its headers name."""
         if self._tracer is None:
             return None
         context = _propagator.extract(headers) if "traceparent" in headers else Context()
-        return self._begin(name, SpanKind.SERVER, attributes, context)
+        return self._start(name, SpanKind.SERVER, attributes, context)
 
-    def turn(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
-        return self._below(parent, name, SpanKind.CLIENT, attributes)
+    def start_turn(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
+        return self._start_child(parent, name, SpanKind.CLIENT, attributes)
 
-    def tool(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
-        return self._below(parent, name, SpanKind.INTERNAL, attributes)
+    def start_tool_call(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
+        return self._start_child(parent, name, SpanKind.INTERNAL, attributes)
 
-    def _below(self, parent: Span | None, name: str, kind: SpanKind, attributes: Attributes) -> Span | None:
+    def _start_child(self, parent: Span | None, name: str, kind: SpanKind, attributes: Attributes) -> Span | None:
         if parent is None:
             return None
-        return self._begin(name, kind, attributes, trace.set_span_in_context(parent, Context()))
+        return self._start(name, kind, attributes, trace.set_span_in_context(parent, Context()))
 
-    def _begin(self, name: str, kind: SpanKind, attributes: Attributes, context: Context) -> Span:
+    def _start(self, name: str, kind: SpanKind, attributes: Attributes, context: Context) -> Span:
         assert self._tracer is not None
         return self._tracer.start_span(
             name,
@@ -60,7 +60,7 @@ class Tracing:
         )
 
 
-def end(span: Span | None, attributes: Attributes, error: str | None = None, *, failed: bool = True) -> None:
+def end_span(span: Span | None, attributes: Attributes, error: str | None = None, *, failed: bool = True) -> None:
     """End it, with what is known now; `error`: of what kind it failed, which need not be its own fault (`failed`)."""
     if span is None:
         return
@@ -72,6 +72,8 @@ def end(span: Span | None, attributes: Attributes, error: str | None = None, *, 
     span.end()
 
 
-def usage(told: Any) -> dict[str, int]:
+def usage_attributes(usage: Any) -> dict[str, int]:
     """A usage's attributes."""
-    return {name: value for field, name in names.USAGE.items() if (value := getattr(told, field)) is not None}
+    return {
+        name: value for field, name in names.USAGE_ATTRIBUTES.items() if (value := getattr(usage, field)) is not None
+    }

@@ -1,44 +1,44 @@
 """What a model may call, as the model is told of it and as it is called: functions, and tools of MCP servers."""
 
-from .calling import Attempts, Rules, Toolbox, call_all
+from .calling import ExecutionOptions, FailureCounter, Toolset, call_tools
 from .context import RunContext
 from .deferred import (
     ApprovalRequired,
     CallDeferred,
     Deferral,
+    Deferrals,
     DeferredToolRequests,
     DeferredToolResults,
-    Gate,
     ToolApproved,
     ToolDenied,
     deferred_event,
 )
-from .functions import ModelRetry, Shape, Tool, shape_of
+from .functions import ModelRetry, Tool, TypeAdapter, type_adapter
 from .protocol import AnyTool, ToolFailed
-from .serving import ServerTools, gather, load_tools
+from .serving import ServerToolset, collect_tools, load_tools
 
 __all__ = [
     "AnyTool",
     "ApprovalRequired",
-    "Attempts",
     "CallDeferred",
     "Deferral",
+    "Deferrals",
     "DeferredToolRequests",
     "DeferredToolResults",
-    "Gate",
+    "ExecutionOptions",
+    "FailureCounter",
     "ModelRetry",
-    "Rules",
     "RunContext",
-    "ServerTools",
-    "Shape",
+    "ServerToolset",
     "Tool",
     "ToolApproved",
     "ToolDenied",
     "ToolFailed",
-    "Toolbox",
-    "call_all",
+    "Toolset",
+    "TypeAdapter",
+    "call_tools",
+    "collect_tools",
     "deferred_event",
-    "gather",
     "load_tools",
-    "shape_of",
+    "type_adapter",
 ]

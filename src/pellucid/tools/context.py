@@ -41,7 +41,7 @@ class RunContext(Generic[Deps]):
     max_retries: int = 0
     tool_call_approved: bool = False
     """Whether somebody agreed to this call (see `ApprovalRequired`)."""
-    sides: Callable[[SideEvent], None] | None = field(default=None, repr=False, compare=False)
+    on_side_event: Callable[[SideEvent], None] | None = field(default=None, repr=False, compare=False)
     """Who is told what `emit` says."""
 
     def emit(self, event: Any) -> None:
@@ -58,5 +58,5 @@ class RunContext(Generic[Deps]):
                     "pellucid.protocols.agui"
                 )
             event = event.as_side_event()
-        if self.sides is not None:
-            self.sides(event)
+        if self.on_side_event is not None:
+            self.on_side_event(event)

@@ -49,7 +49,7 @@ class CallDeferred(Exception):
 Deferral: TypeAlias = ApprovalRequired | CallDeferred
 
 
-def deferred_event(call: ToolCallPart, why: Deferral) -> SideEvent:
+def deferred_event(call: ToolCallPart, deferral: Deferral) -> SideEvent:
     """What a run says of a call that it waits for: the side event `run`, `deferred`. Each protocol has its form of it.
 
     Its value has `tool_call_id`, `tool_name`, `approval` (whether it needs approval, or a result), and `message`,
@@ -58,10 +58,10 @@ def deferred_event(call: ToolCallPart, why: Deferral) -> SideEvent:
     value: dict[str, Any] = {
         "tool_call_id": call.tool_call_id,
         "tool_name": call.tool_name,
-        "approval": isinstance(why, ApprovalRequired),
-        "message": why.message,
-        "metadata": why.metadata,
-        "response_schema": None if isinstance(why, ApprovalRequired) else why.response_schema,
+        "approval": isinstance(deferral, ApprovalRequired),
+        "message": deferral.message,
+        "metadata": deferral.metadata,
+        "response_schema": None if isinstance(deferral, ApprovalRequired) else deferral.response_schema,
     }
     return SideEvent("run", "deferred", value)
 
@@ -101,15 +101,15 @@ class DeferredToolResults:
 
     def approval(self, call_id: str) -> ToolApproved | ToolDenied | None:
         """What was said about this call; None: nothing."""
-        said = self.approvals.get(call_id)
-        if isinstance(said, bool):
-            return ToolApproved() if said else ToolDenied()
-        return said
+        decision = self.approvals.get(call_id)
+        if isinstance(decision, bool):
+            return ToolApproved() if decision else ToolDenied()
+        return decision
 
 
 @dataclass
-class Gate:
+class Deferrals:
     """The calls of one turn that need somebody's word: those that have it, and those that were left for it."""
 
-    approved: Collection[str] = ()
-    left: dict[str, Deferral] = field(default_factory=dict)
+    approved_ids: Collection[str] = ()
+    by_call_id: dict[str, Deferral] = field(default_factory=dict)

@@ -31,38 +31,38 @@ from .context import RunContext
 _DEFINITIONS = "$defs"
 
 
-class Shape(NamedTuple):
+class TypeAdapter(NamedTuple):
     """One type."""
 
     schema: dict[str, Any]
     """Its JSON Schema, an object with everything it refers to inside."""
-    read: Callable[[Any], Any]
+    validate: Callable[[Any], Any]
     """From JSON as Python values to the type. Raises `ValueError` saying what is wrong and where."""
 
 
-def shape_of(type_: Any) -> Shape:
+def type_adapter(type_: Any) -> TypeAdapter:
     """Raises `RequestError` for a type that has no JSON form."""
     try:
-        schema = msgspec.json.schema(type_, schema_hook=_schema_of_foreign)
+        schema = msgspec.json.schema(type_, schema_hook=_pydantic_schema)
     except (TypeError, NotImplementedError) as error:
         raise RequestError(
             f"{getattr(type_, '__name__', type_)!s} cannot be told to a model as a JSON Schema: {error}",
             kind="unsupported",
         ) from error
 
-    def read(value: Any) -> Any:
+    def validate(value: Any) -> Any:
         try:
-            return msgspec.convert(value, type_, strict=False, dec_hook=_read_foreign)
+            return msgspec.convert(value, type_, strict=False, dec_hook=_validate_pydantic)
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
 
-    return Shape(_whole(schema), read)
+    return TypeAdapter(_inline_root(schema), validate)
 
 
-def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+def _inline_root(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema with its own first definition in place of a reference to it, and all others beside it."""
     definitions: dict[str, Any] = {}
-    _gather(schema, definitions)
+    _collect_definitions(schema, definitions)
     reference = schema.get("$ref")
     if isinstance(reference, str) and set(schema) <= {"$ref", _DEFINITIONS}:
         name = reference.rpartition("/")[2]
@@ -73,32 +73,32 @@ def _whole(schema: dict[str, Any]) -> dict[str, Any]:
     return schema | ({_DEFINITIONS: definitions} if definitions else {})
 
 
-def _gather(value: Any, into: dict[str, Any]) -> None:
+def _collect_definitions(value: Any, definitions: dict[str, Any]) -> None:
     """Move definitions, which pydantic leaves where its model stands, to one place."""
     if isinstance(value, dict):
         for name, definition in value.pop(_DEFINITIONS, {}).items():
-            _gather(definition, into)
-            if into.setdefault(name, definition) != definition:
+            _collect_definitions(definition, definitions)
+            if definitions.setdefault(name, definition) != definition:
                 raise RequestError(f"there are two types with the name {name}: a JSON Schema can hold one", code="name")
         for inner in value.values():
-            _gather(inner, into)
+            _collect_definitions(inner, definitions)
     elif isinstance(value, list):
         for inner in value:
-            _gather(inner, into)
+            _collect_definitions(inner, definitions)
 
 
 def _is_pydantic(type_: Any) -> bool:
     return inspect.isclass(type_) and hasattr(type_, "model_validate") and hasattr(type_, "model_json_schema")
 
 
-def _schema_of_foreign(type_: Any) -> dict[str, Any]:
+def _pydantic_schema(type_: Any) -> dict[str, Any]:
     if not _is_pydantic(type_):
         raise NotImplementedError("it is no type that JSON can carry")
     schema: dict[str, Any] = type_.model_json_schema()
     return schema
 
 
-def _read_foreign(type_: Any, value: Any) -> Any:
+def _validate_pydantic(type_: Any, value: Any) -> Any:
     if _is_pydantic(type_):
         return type_.model_validate(value)
     raise NotImplementedError
@@ -109,11 +109,11 @@ class ModelRetry(Exception):
 
 
 @dataclass(frozen=True)
-class Signature:
+class ToolSignature:
     """What a function takes."""
 
     takes_context: bool
-    arguments: Shape
+    arguments: TypeAdapter
     call: Callable[..., Any]
     """`call(arguments)` or `call(context, arguments)`; an awaitable, or the value."""
     description: str | None
@@ -140,19 +140,19 @@ def _first_hint(function: Callable[..., Any]) -> Any:
     return _hints(function).get(names[0], Any) if names else None
 
 
-def signature_of(function: Callable[..., Any], context: bool | None = None) -> Signature:
+def tool_signature(function: Callable[..., Any], takes_ctx: bool | None = None) -> ToolSignature:
     """Raises `RequestError` for a function whose parameters cannot be told to a model."""
     name = _name_of(function)
-    annotated = takes_context(function)
-    with_context = annotated if context is None else context
-    if annotated and not with_context:
+    is_annotated = takes_context(function)
+    with_context = is_annotated if takes_ctx is None else takes_ctx
+    if is_annotated and not with_context:
         raise RequestError(f"the tool {name} takes a RunContext, which a plain tool gets none of: use @agent.tool")
-    if with_context and not annotated and (_first_hint(function) is not Any):
+    if with_context and not is_annotated and (_first_hint(function) is not Any):
         raise RequestError(f"the tool {name} must take a RunContext first, or be a plain one: use @agent.tool_plain")
     parameters = list(inspect.signature(function).parameters.values())[1 if with_context else 0 :]
     hints = _hints(function)
-    words = docstring_parser.parse(inspect.getdoc(function) or "")
-    told = {parameter.arg_name: parameter.description for parameter in words.params}
+    docstring = docstring_parser.parse(inspect.getdoc(function) or "")
+    descriptions = {parameter.arg_name: parameter.description for parameter in docstring.params}
     fields: list[Any] = []
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -161,25 +161,29 @@ def signature_of(function: Callable[..., Any], context: bool | None = None) -> S
                 kind="unsupported",
             )
         type_: Any = hints.get(parameter.name, Any)
-        if (description := told.get(parameter.name)) is not None:
+        if (description := descriptions.get(parameter.name)) is not None:
             type_ = Annotated[type_, msgspec.Meta(description=description)]
         required = parameter.default is parameter.empty
         fields.append((parameter.name, type_) if required else (parameter.name, type_, _default(parameter.default)))
     struct = msgspec.defstruct(
         name if name.isidentifier() else "Arguments", fields, kw_only=True, forbid_unknown_fields=True
     )
-    shape = shape_of(struct)
-    schema = {key: value for key, value in shape.schema.items() if key != "title"}
-    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
-    named = [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY]
+    adapter = type_adapter(struct)
+    schema = {key: value for key, value in adapter.schema.items() if key != "title"}
+    positional_names = [p.name for p in parameters if p.kind is p.POSITIONAL_ONLY]
+    keyword_names = [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY]
 
     def call(*arguments: Any) -> Any:
-        *before, given = arguments
-        values = [getattr(given, field) for field in positional]
-        return function(*before, *values, **{field: getattr(given, field) for field in named})
+        *leading, validated = arguments
+        values = [getattr(validated, field) for field in positional_names]
+        return function(*leading, *values, **{field: getattr(validated, field) for field in keyword_names})
 
-    description = "\n\n".join(text for text in (words.short_description, words.long_description) if text) or None
-    return Signature(with_context, Shape({**schema, "additionalProperties": False}, shape.read), call, description)
+    description = (
+        "\n\n".join(text for text in (docstring.short_description, docstring.long_description) if text) or None
+    )
+    return ToolSignature(
+        with_context, TypeAdapter({**schema, "additionalProperties": False}, adapter.validate), call, description
+    )
 
 
 def _default(value: Any) -> Any:
@@ -200,41 +204,41 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         ) from error
 
 
-def _called(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+def _call_guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     try:
-        return function(*given)
+        return function(*arguments)
     except (StopIteration, KeyboardInterrupt) as error:
         # No future can hold the one (whoever waits would wait for ever), and nobody pressed the keys of the other: it
         # would stop the server.
         raise RuntimeError(f"the function raised {type(error).__name__}") from error
 
 
-async def _in_thread(function: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call it in a thread that nobody waits for at the end of the process, and that nobody else needs: a pool whose
     threads hang resolves no more names."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-    around = copy_context()
+    future: asyncio.Future[Any] = loop.create_future()
+    context = copy_context()
 
     def settle(value: Any, error: BaseException | None) -> None:
-        if done.done():
+        if future.done():
             return
         if error is None:
-            done.set_result(value)
+            future.set_result(value)
         else:
-            done.set_exception(error)
+            future.set_exception(error)
 
     def run() -> None:
-        value, fault = None, None
+        value, raised = None, None
         try:
-            value = around.run(_called, function, given)
+            value = context.run(_call_guarded, function, arguments)
         except BaseException as error:
-            fault = error
+            raised = error
         with suppress(RuntimeError):  # the loop may be closed by now
-            loop.call_soon_threadsafe(settle, value, fault)
+            loop.call_soon_threadsafe(settle, value, raised)
 
     threading.Thread(target=run, name=_name_of(function), daemon=True).start()
-    return await done
+    return await future
 
 
 class Tool:
@@ -257,7 +261,7 @@ class Tool:
         strict: bool | None = None,
         requires_approval: bool = False,
     ) -> None:
-        signature = signature_of(function, takes_ctx)
+        signature = tool_signature(function, takes_ctx)
         self.function = function
         self.name: str = name or _name_of(function)
         self.max_retries = max_retries
@@ -272,14 +276,14 @@ class Tool:
             self.name, signature.arguments.schema, description or signature.description, strict
         )
 
-    def read(self, arguments: dict[str, Any]) -> Any:
+    def validate(self, arguments: dict[str, Any]) -> Any:
         """The arguments, checked. Raises `ValueError` saying what is wrong."""
-        return self._signature.arguments.read(arguments)
+        return self._signature.arguments.validate(arguments)
 
     async def call(self, context: RunContext[Any], arguments: Any) -> Any:
         """Call it with what `read` gave. Raises whatever the function raises."""
-        given = (context, arguments) if self._signature.takes_context else (arguments,)
+        call_arguments = (context, arguments) if self._signature.takes_context else (arguments,)
         if self._is_async:
-            return await self._signature.call(*given)
-        value = await _in_thread(self._signature.call, given)
+            return await self._signature.call(*call_arguments)
+        value = await _in_thread(self._signature.call, call_arguments)
         return await value if inspect.isawaitable(value) else value

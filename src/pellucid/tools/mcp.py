@@ -32,15 +32,15 @@ from ..egress import EgressPolicy
 from ..errors import ErrorInfo, PellucidError, RequestError
 from ..parts import Audio, File, Image, Text, UserContent, json_text
 from ..settings import ToolDefinition
-from ..telemetry import log, place_of
+from ..telemetry import error_location, log
 from .context import RunContext
 from .protocol import ToolFailed
 
 if TYPE_CHECKING:
-    from .mcp_session import Session, Streams
+    from .mcp_session import MCPSession, Streams
 
 
-def result_of(result: Any, max_bytes: int) -> Any:
+def convert_result(result: Any, max_bytes: int) -> Any:
     """The value of a `CallToolResult`. Raises `ToolFailed` for one that is an error, or too large."""
     blocks: list[Any] = list(result.content)
     structured = result.structured_content
@@ -84,12 +84,12 @@ MAX_TOOLS = 2_000
 """How many tools a server may list."""
 LISTING_SECONDS = 300.0
 """How long a listing holds, if the server does not say earlier that it has changed."""
-MAX_RESULT = 4 << 20
+MAX_RESULT_BYTES = 4 << 20
 """How many bytes a result may have."""
-_PAUSES = (1.0, 60.0)
+_BACKOFF_SECONDS = (1.0, 60.0)
 """For how many seconds a server that could not be reached is not tried again: at first, and at most."""
-_INVALID_PARAMS, _INVALID_REQUEST, _CLOSED, _UNREADABLE = -32602, -32600, -32000, -32700
-_NOT_OURS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
+_INVALID_PARAMS, _INVALID_REQUEST, _CONNECTION_CLOSED, _PARSE_ERROR = -32602, -32600, -32000, -32700
+_RESERVED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
 
 
 class MCPServer:
@@ -117,34 +117,34 @@ class MCPServer:
         allowed_tools: Sequence[str] | None = None,
         timeout: float | None = None,
         connect_timeout: float = 30.0,
-        max_result: int = MAX_RESULT,
+        max_result: int = MAX_RESULT_BYTES,
     ) -> None:
         if (command is None) == (url is None):
             raise RequestError(f"the MCP server {name!r} needs a command or a url, and one of them only")
-        wrong = [header for header in headers or () if header.lower() in _NOT_OURS]
-        if wrong:
-            raise RequestError(f"the MCP server {name!r} cannot be given the header {wrong[0]!r}")
+        reserved = [header for header in headers or () if header.lower() in _RESERVED_HEADERS]
+        if reserved:
+            raise RequestError(f"the MCP server {name!r} cannot be given the header {reserved[0]!r}")
         if url is not None:
-            (policy or _ANYWHERE).check(url)
+            (policy or _ALLOW_ALL).check_url(url)
         self.name = name
         self.timeout = timeout
-        self.complained_of: PellucidError | None = None
+        self.last_logged_error: PellucidError | None = None
         """Why its tools were left out the last time, as the operator was told."""
         self._command, self._args, self._env, self._cwd = command, list(args), dict(env or {}), cwd
         self._stderr = stderr
         self._url, self._headers = url, dict(headers or {})
-        self._policy = policy or _ANYWHERE
-        self._allowed = None if allowed_tools is None else frozenset(allowed_tools)
+        self._policy = policy or _ALLOW_ALL
+        self._allowed_tools = None if allowed_tools is None else frozenset(allowed_tools)
         self._connect_timeout = connect_timeout
         self._max_result = max_result
-        self._session: Session | None = None
-        self._opening: asyncio.Task[Session] | None = None
-        self._listed: tuple[list[MCPTool], float] | None = None
+        self._session: MCPSession | None = None
+        self._opening: asyncio.Task[MCPSession] | None = None
+        self._tool_cache: tuple[list[MCPTool], float] | None = None
         """The tools, and until when they hold."""
-        self._pause: tuple[float, asyncio.AbstractEventLoop, PellucidError] | None = None
+        self._backoff: tuple[float, asyncio.AbstractEventLoop, PellucidError] | None = None
         """Until when not to try, by whose clock, and why."""
-        self._pauses = _PAUSES[0]
-        _package()
+        self._backoff_seconds = _BACKOFF_SECONDS[0]
+        _require_mcp_package()
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
@@ -152,141 +152,145 @@ class MCPServer:
         """Its tools. Raises `PellucidError` if it cannot say (kinds `unavailable`, `timeout`, `model_error`), or
         `EgressError` if the policy refuses it."""
         now = asyncio.get_running_loop().time()
-        if self._listed is None or self._listed[1] < now or self._here() is None:
-            tools = await self._list()
-            self._listed = (tools, now + LISTING_SECONDS)
-        return list(self._listed[0])
+        if self._tool_cache is None or self._tool_cache[1] < now or self._live_session() is None:
+            tools = await self._list_tools()
+            self._tool_cache = (tools, now + LISTING_SECONDS)
+        return list(self._tool_cache[0])
 
-    async def _list(self) -> list[MCPTool]:
-        from .mcp_session import quietly
+    async def _list_tools(self) -> list[MCPTool]:
+        from .mcp_session import mute_mcp_logging
 
-        session = await self._connected()
-        self._listed = None
+        session = await self._connect()
+        self._tool_cache = None
         tools: dict[str, MCPTool] = {}
         cursors: set[str] = set()
         cursor: str | None = None
         try:
             async with asyncio.timeout(self._connect_timeout):
                 while True:
-                    with quietly():
+                    with mute_mcp_logging():
                         page = await session.client.list_tools(cursor=cursor)
                     for tool in page.tools:
-                        if self._allowed is None or tool.name in self._allowed:
+                        if self._allowed_tools is None or tool.name in self._allowed_tools:
                             tools[tool.name] = MCPTool(self, tool.name, definition_of(tool))
                     cursor = page.next_cursor
                     if cursor is None:
                         break
                     if cursor in cursors or len(tools) > MAX_TOOLS:
-                        raise PellucidError(self._info("model_error", f"lists more than {MAX_TOOLS} tools, or no end"))
+                        raise PellucidError(
+                            self._error_info("model_error", f"lists more than {MAX_TOOLS} tools, or no end")
+                        )
                     cursors.add(cursor)
         except PellucidError:
             raise
         except Exception as error:
-            raise self._unreachable(error, "did not list its tools") from error
-        missing = sorted(self._allowed - tools.keys()) if self._allowed is not None else []
+            raise self._connection_error(error, "did not list its tools") from error
+        missing = sorted(self._allowed_tools - tools.keys()) if self._allowed_tools is not None else []
         if missing:
             log.warning("the MCP server %s has no tool %s", self.name, ", ".join(missing))
         return list(tools.values())
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
         """Call one of its tools, by the server's name for it. Raises `ToolFailed` in words that the model may read."""
-        if self._allowed is not None and tool not in self._allowed:
+        if self._allowed_tools is not None and tool not in self._allowed_tools:
             raise ToolFailed(f"The tool {tool!r} is not allowed here.")
-        from .mcp_session import quietly
+        from .mcp_session import mute_mcp_logging
 
-        for last in (False, True):
+        for is_last_attempt in (False, True):
             try:
-                session = await self._connected()
+                session = await self._connect()
             except PellucidError as error:
                 raise ToolFailed(f"The tool's server {self.name!r} cannot be reached ({error.info.code}).") from error
             try:
-                with quietly():
+                with mute_mcp_logging():
                     result = await session.client.call_tool(tool, arguments)
             except Exception as error:
-                if not last and _unheard(error):
+                if not is_last_attempt and _is_session_terminated(error):
                     # The server began anew, and knows nothing of the session: it has not looked at the call.
                     session.close()
                     continue
-                self._failed(session, error)
-            return result_of(result, self._max_result)
+                self._raise_tool_failed(session, error)
+            return convert_result(result, self._max_result)
         raise AssertionError("the second try ends in one way or the other")
 
-    def _failed(self, session: Session, error: Exception) -> NoReturn:
+    def _raise_tool_failed(self, session: MCPSession, error: Exception) -> NoReturn:
         code = getattr(error, "code", None)
-        if session.over or code == _CLOSED:
+        if session.is_closed or code == _CONNECTION_CLOSED:
             session.close()
-            why = "broke off before it answered; whether the call was carried out is not known"
+            reason = "broke off before it answered; whether the call was carried out is not known"
         elif code == _INVALID_PARAMS:
-            why = f"did not take the call: {error}"
-        elif code == _UNREADABLE:
-            why = "answered what cannot be read, or more than is taken"
+            reason = f"did not take the call: {error}"
+        elif code == _PARSE_ERROR:
+            reason = "answered what cannot be read, or more than is taken"
         elif isinstance(code, int):
-            why = f"answered with an error (code {code})"
+            reason = f"answered with an error (code {code})"
         else:
-            log.warning("a call of the MCP server %s failed: %s", self.name, place_of(error))
-            why = f"answered what cannot be used ({type(error).__name__})"
-        raise ToolFailed(f"The tool's server {self.name!r} {why}.") from error
+            log.warning("a call of the MCP server %s failed: %s", self.name, error_location(error))
+            reason = f"answered what cannot be used ({type(error).__name__})"
+        raise ToolFailed(f"The tool's server {self.name!r} {reason}.") from error
 
     # --- connection ----------------------------------------------------------------------------------------------
 
-    async def _connected(self) -> Session:
+    async def _connect(self) -> MCPSession:
         """The session, made now if there is none. Raises `PellucidError`."""
-        if (session := self._here()) is not None:
+        if (session := self._live_session()) is not None:
             return session
         loop = asyncio.get_running_loop()
         if self._opening is None or self._opening.done() or self._opening.get_loop() is not loop:
-            if self._pause is not None and loop.time() < self._pause[0] and self._pause[1] is loop:
-                raise self._pause[2].with_traceback(None)
-            self._opening = asyncio.create_task(self._open())
-            self._opening.add_done_callback(_heard)
+            if self._backoff is not None and loop.time() < self._backoff[0] and self._backoff[1] is loop:
+                raise self._backoff[2].with_traceback(None)
+            self._opening = asyncio.create_task(self._open_session())
+            self._opening.add_done_callback(_retrieve_exception)
         # Whoever has no more time to wait leaves it to the next: a server may take longer to start than a call may.
         return await asyncio.shield(self._opening)
 
-    async def _open(self) -> Session:
-        from .mcp_session import Session
+    async def _open_session(self) -> MCPSession:
+        from .mcp_session import MCPSession
 
         loop = asyncio.get_running_loop()
         try:
-            session = await Session.open(self._streams(), self._connect_timeout, self._forget)
+            session = await MCPSession.open(self._streams(), self._connect_timeout, self._clear_tool_cache)
         except Exception as error:
-            fault = self._unreachable(error, "cannot be connected to")
-            self._pause = (loop.time() + self._pauses, loop, fault)
-            self._pauses = min(2 * self._pauses, _PAUSES[1])
-            raise fault from error
-        self._session, self._listed = session, None
-        self._pause, self._pauses = None, _PAUSES[0]
+            failure = self._connection_error(error, "cannot be connected to")
+            self._backoff = (loop.time() + self._backoff_seconds, loop, failure)
+            self._backoff_seconds = min(2 * self._backoff_seconds, _BACKOFF_SECONDS[1])
+            raise failure from error
+        self._session, self._tool_cache = session, None
+        self._backoff, self._backoff_seconds = None, _BACKOFF_SECONDS[0]
         return session
 
-    def _here(self) -> Session | None:
+    def _live_session(self) -> MCPSession | None:
         """The session, if it still is one. One of another event loop is not."""
         session = self._session
-        alive = session is not None and not session.over and session.loop is asyncio.get_running_loop()
-        return session if alive else None
+        is_alive = session is not None and not session.is_closed and session.loop is asyncio.get_running_loop()
+        return session if is_alive else None
 
-    def _forget(self) -> None:
-        self._listed = None
+    def _clear_tool_cache(self) -> None:
+        self._tool_cache = None
 
     def _streams(self) -> Streams:
-        from .mcp_session import by_http, by_stdio
+        from .mcp_session import http_streams, stdio_streams
 
         if self._command is not None:
-            return by_stdio(self._command, self._args, self._env, self._cwd, self._stderr)
+            return stdio_streams(self._command, self._args, self._env, self._cwd, self._stderr)
         assert self._url is not None
         # An answer is the result in an envelope, and may write it twice (as text and as structure), escaped.
-        return by_http(self._url, self._headers, self._policy, self._connect_timeout, 4 * self._max_result + 65_536)
+        return http_streams(
+            self._url, self._headers, self._policy, self._connect_timeout, 4 * self._max_result + 65_536
+        )
 
-    def _unreachable(self, error: Exception, what: str) -> PellucidError:
+    def _connection_error(self, error: Exception, problem: str) -> PellucidError:
         if self._url is not None:
             from ..egress.httpx import cause_of
 
-            if (refused := cause_of(error)) is not None:
-                return refused
+            if (egress_error := cause_of(error)) is not None:
+                return egress_error
         if isinstance(error, TimeoutError):
-            return PellucidError(self._info("timeout", f"{what} within {self._connect_timeout:g} s"))
-        return PellucidError(self._info("unavailable", f"{what} ({_innermost(error)})"))
+            return PellucidError(self._error_info("timeout", f"{problem} within {self._connect_timeout:g} s"))
+        return PellucidError(self._error_info("unavailable", f"{problem} ({_innermost_type(error)})"))
 
-    def _info(self, kind: Any, what: str) -> ErrorInfo:
-        return ErrorInfo(kind, f"the MCP server {self.name!r} {what}", code=f"mcp_{kind}")
+    def _error_info(self, kind: Any, problem: str) -> ErrorInfo:
+        return ErrorInfo(kind, f"the MCP server {self.name!r} {problem}", code=f"mcp_{kind}")
 
     async def aclose(self) -> None:
         """Leave it, and end it if it was started here. It may be used again afterwards."""
@@ -324,12 +328,12 @@ class MCPTool:
     def timeout(self) -> float | None:
         return self.server.timeout
 
-    def named(self, name: str) -> MCPTool:
+    def with_name(self, name: str) -> MCPTool:
         """The same tool, under another name."""
         definition = self.definition
         return replace(self, definition=ToolDefinition(name, definition.parameters, definition.description))
 
-    def read(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return arguments
 
     async def call(self, context: RunContext[Any], arguments: dict[str, Any]) -> Any:
@@ -355,25 +359,25 @@ def tool_name(name: str) -> str:
     return f"{clean[:55]}_{blake2b(name.encode('utf-8', 'replace'), digest_size=4).hexdigest()}"
 
 
-def _heard(opening: asyncio.Task[Session]) -> None:
+def _retrieve_exception(opening: asyncio.Task[MCPSession]) -> None:
     """Whoever waited for it may have gone: its fault is nobody's then, and is told to who comes next."""
     if not opening.cancelled():
         opening.exception()
 
 
-def _unheard(error: Exception) -> bool:
+def _is_session_terminated(error: Exception) -> bool:
     """Whether the server has certainly not looked at the call: it did not know the session."""
     return getattr(error, "code", None) == _INVALID_REQUEST and str(error) == "Session terminated"
 
 
-def _innermost(error: BaseException) -> str:
+def _innermost_type(error: BaseException) -> str:
     """The type of what went wrong, out of the groups that task groups make of it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return type(error).__name__
 
 
-def _package() -> None:
+def _require_mcp_package() -> None:
     try:
         import mcp  # noqa: F401
     except ImportError as error:
@@ -382,4 +386,4 @@ def _package() -> None:
         ) from error
 
 
-_ANYWHERE = EgressPolicy(["*"])
+_ALLOW_ALL = EgressPolicy(["*"])

@@ -25,85 +25,85 @@ from ..egress import EgressPolicy
 
 Streams = AbstractAsyncContextManager[tuple[Any, Any]]
 
-_ours: ContextVar[bool] = ContextVar("pellucid_mcp", default=False)
+_in_pellucid: ContextVar[bool] = ContextVar("pellucid_mcp", default=False)
 
 
-class _Quiet(logging.Filter):
+class _MuteFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return not _ours.get()
+        return not _in_pellucid.get()
 
 
-_quiet = _Quiet()
+_mute_filter = _MuteFilter()
 for _name in (
     *("client", "httpx2", "mcp.client.client", "mcp.client.session", "mcp.client.stdio", "mcp.client.streamable_http"),
     *("mcp.client.caching", "mcp.shared.jsonrpc_dispatcher", "mcp.os.posix.utilities"),
 ):
-    logging.getLogger(_name).addFilter(_quiet)
+    logging.getLogger(_name).addFilter(_mute_filter)
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def mute_mcp_logging() -> Iterator[None]:
     """Whatever is done in here, and whatever that starts, is not logged by the MCP package."""
-    token = _ours.set(True)
+    token = _in_pellucid.set(True)
     try:
         yield
     finally:
-        _ours.reset(token)
+        _in_pellucid.reset(token)
 
 
-class Session:
+class MCPSession:
     """Made with `await Session.open(…)`, in the task of whoever needs it first."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.loop = asyncio.get_running_loop()
-        self.over = False
+        self.is_closed = False
         """Whether the other side has gone, or this one is being left."""
-        self._leave = asyncio.Event()
-        self._owner: asyncio.Task[None] | None = None
+        self._close_requested = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, streams: Streams, seconds: float, changed: Callable[[], None]) -> Session:
+    async def open(cls, streams: Streams, timeout_seconds: float, on_tools_changed: Callable[[], None]) -> MCPSession:
         """`changed` is called when the server's tools have changed. Raises `TimeoutError` after `seconds`, or whatever
         keeps the connection from being made."""
-        sessions: list[Session] = []
+        sessions: list[MCPSession] = []
 
-        async def heard(message: Any) -> None:
+        async def on_message(message: Any) -> None:
             if isinstance(message, ToolListChangedNotification):
-                changed()
+                on_tools_changed()
 
-        def gone() -> None:
+        def on_closed() -> None:
             for session in sessions:
                 session.close()
 
         client = Client(
-            _watched(streams, gone),
-            message_handler=heard,
+            _observe_end(streams, on_closed),
+            message_handler=on_message,
             client_info=Implementation(name="pellucid", version="1"),
             cache=None,
         )
         session = cls(client)
         sessions.append(session)
         ready: asyncio.Future[None] = session.loop.create_future()
-        session._owner = asyncio.create_task(session._own(ready, seconds), name="pellucid-mcp")
+        session._task = asyncio.create_task(session._run(ready, timeout_seconds), name="pellucid-mcp")
         try:
             await asyncio.shield(ready)
         except asyncio.CancelledError:
-            session.over = True
-            session._owner.cancel()
-            await asyncio.wait([session._owner])
+            session.is_closed = True
+            session._task.cancel()
+            await asyncio.wait([session._task])
             raise
         return session
 
-    async def _own(self, ready: asyncio.Future[None], seconds: float) -> None:
-        _ours.set(True)
+    async def _run(self, ready: asyncio.Future[None], timeout_seconds: float) -> None:
+        _in_pellucid.set(True)
         try:
             async with AsyncExitStack() as stack:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(timeout_seconds):
                     await stack.enter_async_context(self.client)
                 if not ready.done():
                     ready.set_result(None)
-                await self._leave.wait()
+                await self._close_requested.wait()
         except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
             if not ready.done():
                 cancelled = isinstance(error, asyncio.CancelledError)
@@ -113,36 +113,36 @@ class Session:
                 raise
             # What goes wrong while a connection is left is nobody's to mend.
         finally:
-            self.over = True
+            self.is_closed = True
 
     def close(self) -> None:
         """Leave it; idempotent. Calls that are under way fail."""
-        self.over = True
-        self._leave.set()
+        self.is_closed = True
+        self._close_requested.set()
 
     async def aclose(self) -> None:
         """Leave it, and wait until it is left: a server that was started here has ended then."""
         self.close()
-        if self._owner is not None and self.loop is asyncio.get_running_loop():
-            await asyncio.wait([self._owner])
+        if self._task is not None and self.loop is asyncio.get_running_loop():
+            await asyncio.wait([self._task])
 
 
-def by_stdio(command: str, args: list[str], env: dict[str, str], cwd: str | None, stderr: bool) -> Streams:
+def stdio_streams(command: str, args: list[str], env: dict[str, str], cwd: str | None, stderr: bool) -> Streams:
     """A server that is started here. What it writes to its standard error is dropped, unless `stderr`."""
-    return _by_stdio(StdioServerParameters(command=command, args=args, env=env, cwd=cwd), stderr)
+    return _open_stdio(StdioServerParameters(command=command, args=args, env=env, cwd=cwd), stderr)
 
 
 @asynccontextmanager
-async def _by_stdio(parameters: StdioServerParameters, stderr: bool) -> AsyncIterator[tuple[Any, Any]]:
-    with open(os.devnull, "w") as nowhere:  # noqa: ASYNC230
-        more: dict[str, Any] = {} if stderr else {"errlog": nowhere}
-        async with stdio_client(parameters, **more) as streams:
+async def _open_stdio(parameters: StdioServerParameters, stderr: bool) -> AsyncIterator[tuple[Any, Any]]:
+    with open(os.devnull, "w") as devnull:  # noqa: ASYNC230
+        options: dict[str, Any] = {} if stderr else {"errlog": devnull}
+        async with stdio_client(parameters, **options) as streams:
             yield streams
 
 
 @asynccontextmanager
-async def by_http(
-    url: str, headers: dict[str, str], policy: EgressPolicy, connect: float, max_bytes: int
+async def http_streams(
+    url: str, headers: dict[str, str], policy: EgressPolicy, connect_timeout: float, max_bytes: int
 ) -> AsyncIterator[tuple[Any, Any]]:
     """A server elsewhere, over streamable HTTP."""
     import httpx2
@@ -153,7 +153,7 @@ async def by_http(
         httpx2.AsyncClient(
             transport=EgressTransport(policy, max_bytes),
             headers=headers,
-            timeout=httpx2.Timeout(connect, read=600.0),
+            timeout=httpx2.Timeout(connect_timeout, read=600.0),
             trust_env=False,
         ) as client,
         streamable_http_client(url, http_client=client, max_sse_event_size=max_bytes) as streams,
@@ -162,36 +162,36 @@ async def by_http(
 
 
 @asynccontextmanager
-async def _watched(streams: Streams, gone: Callable[[], None]) -> AsyncIterator[tuple[Any, Any]]:
+async def _observe_end(streams: Streams, on_closed: Callable[[], None]) -> AsyncIterator[tuple[Any, Any]]:
     async with streams as (read, write):
-        yield _Watched(read, gone), write
+        yield _ObservedStream(read, on_closed), write
 
 
-class _Watched:
+class _ObservedStream:
     """A stream of what comes that tells when no more does."""
 
-    def __init__(self, stream: Any, gone: Callable[[], None]) -> None:
+    def __init__(self, stream: Any, on_closed: Callable[[], None]) -> None:
         self._stream = stream
-        self._gone = gone
+        self._on_closed = on_closed
 
     async def receive(self) -> Any:
         try:
             return await self._stream.receive()
         except Exception:
-            self._gone()
+            self._on_closed()
             raise
 
-    def __aiter__(self) -> _Watched:
+    def __aiter__(self) -> _ObservedStream:
         return self
 
     async def __anext__(self) -> Any:
         try:
             return await self._stream.__anext__()
         except (Exception, StopAsyncIteration):
-            self._gone()
+            self._on_closed()
             raise
 
-    async def __aenter__(self) -> _Watched:
+    async def __aenter__(self) -> _ObservedStream:
         await self._stream.__aenter__()
         return self
 

@@ -45,7 +45,7 @@ class AnyTool(Protocol):
         """Whether it must run alone."""
         ...
 
-    def read(self, arguments: dict[str, Any]) -> Any:
+    def validate(self, arguments: dict[str, Any]) -> Any:
         """The arguments, checked. Raises `ValueError` saying what is wrong."""
         ...
 

@@ -19,18 +19,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import ErrorInfo, ModelError
-from .connecting import ConnectFailed, Lookup
+from .connecting import ConnectError, Lookup
 from .connection import Connection
 from .errors import (
-    Disconnected,
+    DisconnectError,
     InvalidResponse,
     InvalidURL,
     NoResponse,
-    bad_url,
-    not_http,
+    bad_url_error,
+    not_http_error,
     origin_of,
-    timed_out,
-    unreachable,
+    timeout_error,
+    unreachable_error,
 )
 from .limits import Limits
 from .pool import Pool
@@ -68,7 +68,7 @@ class UpstreamClient:
         headers: Mapping[str, str],
         body: bytes,
         limits: Limits | None = None,
-        total: float | None = None,
+        total_seconds: float | None = None,
     ) -> UpstreamResponse:
         """POST `body` and wait for the response's head.
 
@@ -84,15 +84,15 @@ class UpstreamClient:
             ValueError: a header contains a control character.
         """
         limits = limits or self.limits
-        if total is None:
+        if total_seconds is None:
             return await retry(limits, lambda is_first: self._attempt(url, headers, body, limits, is_first))
-        deadline = asyncio.get_running_loop().time() + total
+        deadline = asyncio.get_running_loop().time() + total_seconds
         try:
             async with asyncio.timeout_at(deadline):
                 response = await retry(limits, lambda is_first: self._attempt(url, headers, body, limits, is_first))
         except TimeoutError as error:
-            raise ModelError(timed_out("timeout", total), where=origin_of(url)) from error
-        response.end_by(deadline, total)
+            raise ModelError(timeout_error("timeout", total_seconds), address=origin_of(url)) from error
+        response.end_by(deadline, total_seconds)
         return response
 
     async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
@@ -106,10 +106,13 @@ class UpstreamClient:
         import aiohttp  # a large package, and many gateways never need it
 
         try:
-            async with asyncio.timeout(self.limits.connect), self._http().get(url, headers=headers) as response:
+            async with (
+                asyncio.timeout(self.limits.connect),
+                self._aiohttp_session().get(url, headers=headers) as response,
+            ):
                 return response.status, await response.read()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise ModelError(unreachable(error), where=origin_of(url)) from error
+            raise ModelError(unreachable_error(error), address=origin_of(url)) from error
 
     async def aclose(self) -> None:
         """Close every connection, also under responses that are still read. Idempotent."""
@@ -127,25 +130,25 @@ class UpstreamClient:
         try:
             target = parse_url(url)
         except InvalidURL as error:
-            raise ModelError(bad_url(), where=origin_of(url)) from error
+            raise ModelError(bad_url_error(), address=origin_of(url)) from error
         head = encode_head(target, headers, len(body))
         sent_at = asyncio.get_running_loop().time()
-        connection = self._pool.take(target.endpoint) if is_first else None
+        connection = self._pool.acquire(target.endpoint) if is_first else None
         try:
             async with asyncio.timeout(limits.first_byte):
                 if connection is None:
                     connection = await self._connect(url, target.endpoint, limits)
-                received = await connection.send(head, body, keeps_alive=not wants_close(headers))
-            return UpstreamResponse(connection, received, limits, sent_at, self._pool.put)
+                response_head = await connection.send(head, body, keeps_alive=not wants_close(headers))
+            return UpstreamResponse(connection, response_head, limits, sent_at, self._pool.release)
         except TimeoutError as error:
-            raise ModelError(timed_out("first_byte_timeout", limits.first_byte), where=origin_of(url)) from error
+            raise ModelError(timeout_error("first_byte_timeout", limits.first_byte), address=origin_of(url)) from error
         except InvalidResponse as error:
             if connection is not None:
                 connection.close()
-            raise ModelError(not_http(error), where=origin_of(url)) from error
-        except Disconnected as error:
+            raise ModelError(not_http_error(error), address=origin_of(url)) from error
+        except DisconnectError as error:
             was_kept_alive = connection is not None and connection.has_served
-            raise _disconnected(error, origin_of(url), was_kept_alive) from (error.cause or error)
+            raise _disconnect_error(error, origin_of(url), was_kept_alive) from (error.cause or error)
 
     async def _connect(self, url: str, endpoint: Endpoint, limits: Limits) -> Connection:
         timeout = asyncio.timeout(limits.connect)
@@ -154,11 +157,11 @@ class UpstreamClient:
                 return await self._pool.connect(endpoint)
         except TimeoutError as error:
             detail = f"no connection within {limits.connect:g} s"
-            raise NoResponse(unreachable(error, detail), origin_of(url)) from error
-        except ConnectFailed as error:
-            raise NoResponse(unreachable(error.cause), origin_of(url)) from error.cause
+            raise NoResponse(unreachable_error(error, detail), origin_of(url)) from error
+        except ConnectError as error:
+            raise NoResponse(unreachable_error(error.cause), origin_of(url)) from error.cause
 
-    def _http(self) -> aiohttp.ClientSession:
+    def _aiohttp_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
         # Made on first use: aiohttp wants a running loop.
@@ -196,35 +199,37 @@ async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[R]]) -> R:
     Raises:
         ModelError: the last try's, or one that no other try can help.
     """
-    count = 0
+    retry_count = 0
     while True:
-        is_last = count >= limits.retries
+        is_last = retry_count >= limits.retries
         try:
-            response = await attempt(count == 0)
+            response = await attempt(retry_count == 0)
         except NoResponse as error:
             if is_last:
-                raise ModelError(error.info, where=error.where) from error.__cause__
-            wait = 0.0 if error.was_kept_alive else min(0.25 * 2**count, limits.retry_wait)
+                raise ModelError(error.info, address=error.address) from error.__cause__
+            wait_seconds = 0.0 if error.was_kept_alive else min(0.25 * 2**retry_count, limits.retry_wait)
         else:
             if is_last or response.status not in RETRY_STATUSES:
                 return response
-            requested = response.retry_after
-            if requested is not None and requested > limits.retry_wait:
+            requested_seconds = response.retry_after
+            if requested_seconds is not None and requested_seconds > limits.retry_wait:
                 return response
             response.close()
-            wait = requested if requested is not None else min(0.5 * 2**count, limits.retry_wait)
-        count += 1
-        await asyncio.sleep(wait)
+            wait_seconds = (
+                requested_seconds if requested_seconds is not None else min(0.5 * 2**retry_count, limits.retry_wait)
+            )
+        retry_count += 1
+        await asyncio.sleep(wait_seconds)
 
 
-def _disconnected(error: Disconnected, where: str, was_kept_alive: bool) -> ModelError:
+def _disconnect_error(error: DisconnectError, where: str, was_kept_alive: bool) -> ModelError:
     info: ErrorInfo
     if error.cause is not None:
-        info = unreachable(error.cause)
+        info = unreachable_error(error.cause)
     elif error.has_begun:
-        info = unreachable(error, "it closed the connection in mid-answer")
+        info = unreachable_error(error, "it closed the connection in mid-answer")
     else:
-        info = unreachable(error, "it closed the connection without an answer")
+        info = unreachable_error(error, "it closed the connection without an answer")
     if error.has_begun:
-        return ModelError(info, where=where)
+        return ModelError(info, address=where)
     return NoResponse(info, where, was_kept_alive=was_kept_alive)

@@ -23,13 +23,13 @@ from .connection import Connection
 from .request import Endpoint
 
 _ATTEMPT_DELAY_SECONDS = 0.25
-_LOOKUP_SECONDS = 10.0
-_MAX_LOOKUPS = 1024
+_LOOKUP_TTL_SECONDS = 10.0
+_MAX_CACHED_LOOKUPS = 1024
 
 Lookup = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 
 
-class ConnectFailed(Exception):
+class ConnectError(Exception):
     """No connection could be opened. `cause`: what the system or TLS reported for the last address."""
 
     def __init__(self, cause: OSError) -> None:
@@ -45,18 +45,18 @@ class Connector:
         self._resolver = Resolver(lookup or look_up)
         self._tls: ssl.SSLContext | None = None
 
-    async def connect(self, endpoint: Endpoint, forget: Callable[[Connection], None]) -> Connection:
-        """Open a connection. Raises `ConnectFailed`."""
+    async def connect(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> Connection:
+        """Open a connection. Raises `ConnectError`."""
         try:
-            return await self._connect(endpoint, forget)
+            return await self._connect(endpoint, on_closed)
         except (OSError, UnicodeError) as error:
-            raise ConnectFailed(error if isinstance(error, OSError) else OSError(str(error))) from error
+            raise ConnectError(error if isinstance(error, OSError) else OSError(str(error))) from error
 
-    async def _connect(self, endpoint: Endpoint, forget: Callable[[Connection], None]) -> Connection:
+    async def _connect(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> Connection:
         loop = asyncio.get_running_loop()
         # Certificates name a host without the dot that ends a full name.
-        tls = await self._context() if endpoint.is_tls else None
-        name = endpoint.host.rstrip(".") if endpoint.is_tls else None
+        tls = await self._ssl_context() if endpoint.is_tls else None
+        server_hostname = endpoint.host.rstrip(".") if endpoint.is_tls else None
         addresses = await self._resolver.resolve(endpoint.host, endpoint.port)
         while True:
             try:
@@ -64,7 +64,7 @@ class Connector:
                     addresses, happy_eyeballs_delay=_ATTEMPT_DELAY_SECONDS, interleave=1, loop=loop
                 )
                 _, connection = await loop.create_connection(
-                    lambda: Connection(endpoint, forget), sock=sock, ssl=tls, server_hostname=name
+                    lambda: Connection(endpoint, on_closed), sock=sock, ssl=tls, server_hostname=server_hostname
                 )
                 return connection
             except OSError:
@@ -72,7 +72,7 @@ class Connector:
                 if not addresses:
                     raise
 
-    async def _context(self) -> ssl.SSLContext:
+    async def _ssl_context(self) -> ssl.SSLContext:
         if self._tls is None:
             # In a thread, as it reads hundreds of certificates.
             self._tls = await asyncio.to_thread(_tls_context)
@@ -85,7 +85,7 @@ class Resolver:
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
         self._pending: dict[tuple[str, int], asyncio.Task[list[AddrInfoType]]] = {}
-        self._known: dict[tuple[str, int], tuple[float, deque[AddrInfoType]]] = {}
+        self._cache: dict[tuple[str, int], tuple[float, deque[AddrInfoType]]] = {}
 
     async def resolve(self, host: str, port: int) -> list[AddrInfoType]:
         """The addresses of a host, in the order in which to try them. Raises `OSError` (`socket.gaierror`)."""
@@ -93,39 +93,39 @@ class Resolver:
             # An address needs no lookup.
             return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
         key, now = (host, port), asyncio.get_running_loop().time()
-        expires, addresses = self._known.get(key, (0.0, deque()))
+        expires, addresses = self._cache.get(key, (0.0, deque()))
         if now >= expires:
-            addresses = deque(await self._share(key))
-            if len(self._known) >= _MAX_LOOKUPS:
-                self._known.clear()
-            self._known[key] = (now + _LOOKUP_SECONDS, addresses)
-        found = list(addresses)
+            addresses = deque(await self._shared_lookup(key))
+            if len(self._cache) >= _MAX_CACHED_LOOKUPS:
+                self._cache.clear()
+            self._cache[key] = (now + _LOOKUP_TTL_SECONDS, addresses)
+        attempt_order = list(addresses)
         addresses.rotate(-1)
-        return found
+        return attempt_order
 
-    async def _share(self, key: tuple[str, int]) -> list[AddrInfoType]:
+    async def _shared_lookup(self, key: tuple[str, int]) -> list[AddrInfoType]:
         """One lookup for all who want it now. It goes on when one of them leaves."""
         task = self._pending.get(key)
         if task is None:
-            task = self._pending[key] = asyncio.create_task(_run(self._lookup, key), name="lookup")
-            task.add_done_callback(lambda done: self._settle(key, done))
+            task = self._pending[key] = asyncio.create_task(_run_lookup(self._lookup, key), name="lookup")
+            task.add_done_callback(lambda done: self._on_lookup_done(key, done))
         return await asyncio.shield(task)
 
-    def _settle(self, key: tuple[str, int], done: asyncio.Task[list[AddrInfoType]]) -> None:
+    def _on_lookup_done(self, key: tuple[str, int], done: asyncio.Task[list[AddrInfoType]]) -> None:
         del self._pending[key]
         if not done.cancelled():
             done.exception()  # it is raised where it is awaited, if anywhere
 
 
-async def _run(lookup: Lookup, key: tuple[str, int]) -> list[AddrInfoType]:
+async def _run_lookup(lookup: Lookup, key: tuple[str, int]) -> list[AddrInfoType]:
     return await lookup(*key)
 
 
 async def look_up(host: str, port: int) -> list[AddrInfoType]:
     """The addresses of a name, by the system's resolver, in a thread. Raises `OSError`."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return list(found)
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return list(addresses)
 
 
 def _tls_context() -> ssl.SSLContext:

@@ -20,7 +20,7 @@ from .parsing import ResponseHead, ResponseParser
 from .request import Endpoint
 
 _PIECE_BYTES = 1 << 18
-_EARLY_BYTES = 1 << 16
+_MAX_EARLY_BYTES = 1 << 16
 """How much of a body is read before somebody receives it."""
 KEEP_ALIVE_SECONDS = 60.0
 
@@ -33,19 +33,19 @@ class Connection(asyncio.Protocol):
     """
 
     __slots__ = (
-        "_body",
         "_deliver",
-        "_early",
-        "_end",
-        "_forget",
-        "_head",
-        "_is_full",
+        "_early_body",
+        "_head_future",
+        "_is_early_full",
         "_is_paused",
         "_is_write_paused",
         "_keeps_alive",
         "_loop",
+        "_on_closed",
+        "_on_end",
         "_parser",
         "_transport",
+        "_unsent_body",
         "body_bytes",
         "endpoint",
         "has_served",
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         "usable_until",
     )
 
-    def __init__(self, endpoint: Endpoint, forget: Callable[[Connection], None]) -> None:
+    def __init__(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> None:
         """`forget`: called once, as soon as the connection is known to be closed."""
         self.endpoint = endpoint
         self.body_bytes = 0
@@ -64,19 +64,19 @@ class Connection(asyncio.Protocol):
         self.usable_until = 0.0
         """Until when (`time.monotonic`) the server can be expected to keep it open while it is idle."""
         self._loop = asyncio.get_running_loop()
-        self._forget = forget
+        self._on_closed = on_closed
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
         self._parser: ResponseParser | None = None
-        self._head: asyncio.Future[ResponseHead] | None = None
+        self._head_future: asyncio.Future[ResponseHead] | None = None
         self._deliver: Callable[[bytes], None] | None = None
-        self._end: Callable[[bool], None] | None = None
-        self._early = b""
-        self._body: memoryview | None = None
+        self._on_end: Callable[[bool], None] | None = None
+        self._early_body = b""
+        self._unsent_body: memoryview | None = None
         """What is left to be sent of the request's body."""
         self._keeps_alive = True
         self._is_paused = False
         """Whether the receiver wants nothing more for now."""
-        self._is_full = False
+        self._is_early_full = False
         """Whether enough arrived before there is a receiver."""
         self._is_write_paused = False
 
@@ -93,39 +93,39 @@ class Connection(asyncio.Protocol):
             InvalidResponse: what came is not HTTP/1.1.
         """
         self._parser = ResponseParser()
-        self._head = self._loop.create_future()
+        self._head_future = self._loop.create_future()
         self._keeps_alive = keeps_alive
         self.body_bytes = 0
         if len(body) <= _PIECE_BYTES:
             self._transport.write(head + body)
         else:
             self._transport.write(head)
-            self._body = memoryview(body)
+            self._unsent_body = memoryview(body)
             self._send_more()
         try:
-            return await self._head
+            return await self._head_future
         except BaseException:
             self.close()
             raise
         finally:
-            self._head = None
+            self._head_future = None
 
     def receive(self, deliver: Callable[[bytes], None], end: Callable[[bool], None]) -> None:
         """Give the body to `deliver`, what has arrived already at once, and then call `end`.
 
         `end` is called with whether the body is whole. Neither is called after `close`.
         """
-        early, self._early = self._early, b""
-        self._deliver, self._end = deliver, end
+        early, self._early_body = self._early_body, b""
+        self._deliver, self._on_end = deliver, end
         if early:
             # The receiver may pause, before this and within it; it may also close, and then there is no parser.
-            if self._is_full:
-                self._is_full = False
-                self._read_on()
+            if self._is_early_full:
+                self._is_early_full = False
+                self._resume_transport()
             deliver(early)
         parser = self._parser
         if parser is not None and parser.is_over:
-            self._finish()
+            self._finish_response()
 
     def redirect(self, deliver: Callable[[bytes], None]) -> None:
         """Give the body to somebody else from now on, unless it is over."""
@@ -141,31 +141,31 @@ class Connection(asyncio.Protocol):
         """Read nothing more from the socket: it fills up, and the server has to wait. Idempotent."""
         if not self._is_paused and not self.is_closed and not self._transport.is_closing():
             self._is_paused = True
-            if not self._is_full:
+            if not self._is_early_full:
                 self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Read again. Idempotent."""
         if self._is_paused:
             self._is_paused = False
-            self._read_on()
+            self._resume_transport()
 
-    def _read_on(self) -> None:
-        if not (self._is_paused or self._is_full or self.is_closed or self._transport.is_closing()):
+    def _resume_transport(self) -> None:
+        if not (self._is_paused or self._is_early_full or self.is_closed or self._transport.is_closing()):
             self._transport.resume_reading()
 
     def close(self) -> None:
         """End the connection now. Nothing is reported about it any more. Idempotent."""
-        self._deliver = self._end = None
-        self._early = b""
-        self._lose(None)
+        self._deliver = self._on_end = None
+        self._early_body = b""
+        self._abort(None)
         parser, self._parser = self._parser, None
         if parser is not None:
             parser.close()
 
     def fail(self) -> None:
         """End the connection now, and report a body that is not over as broken. Idempotent."""
-        self._lose(None)
+        self._abort(None)
 
     # What the transport calls.
 
@@ -184,102 +184,102 @@ class Connection(asyncio.Protocol):
             if deliver is not None:
                 deliver(body)
             else:
-                self._keep(body)
-        if self._head is not None:
-            self._announce(parser)
-        if parser.is_over and self._end is not None:
-            self._finish()
+                self._buffer_early(body)
+        if self._head_future is not None:
+            self._resolve_head(parser)
+        if parser.is_over and self._on_end is not None:
+            self._finish_response()
 
     def eof_received(self) -> None:
-        self._lose(None)
+        self._abort(None)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lose(error)
+        self._abort(error)
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        if self._body is not None:
+        if self._unsent_body is not None:
             self._send_more()
 
     def _send_more(self) -> None:
-        body = self._body
+        body = self._unsent_body
         if body is None or self._is_write_paused or self.is_closed:
             return
-        self._body = body[_PIECE_BYTES:] if len(body) > _PIECE_BYTES else None
+        self._unsent_body = body[_PIECE_BYTES:] if len(body) > _PIECE_BYTES else None
         self._transport.write(bytes(body[:_PIECE_BYTES]))
-        if self._body is not None and not self._is_write_paused:
+        if self._unsent_body is not None and not self._is_write_paused:
             self._loop.call_soon(self._send_more)
 
-    def _keep(self, body: bytes) -> None:
+    def _buffer_early(self, body: bytes) -> None:
         """Keep what arrives before there is a receiver."""
-        self._early += body
-        if len(self._early) >= _EARLY_BYTES and not self._is_full:
-            self._is_full = True
+        self._early_body += body
+        if len(self._early_body) >= _MAX_EARLY_BYTES and not self._is_early_full:
+            self._is_early_full = True
             if not (self._is_paused or self._transport.is_closing()):
                 self._transport.pause_reading()
 
-    def _announce(self, parser: ResponseParser) -> None:
+    def _resolve_head(self, parser: ResponseParser) -> None:
         """Resolve the head's future, when the head is complete or cannot be."""
-        waiter = self._head
-        if waiter is None or waiter.done():
+        future = self._head_future
+        if future is None or future.done():
             return
         if parser.head is not None:
             if parser.head.status >= 300:
                 self._abandon_body()
-            waiter.set_result(parser.head)
+            future.set_result(parser.head)
         elif parser.error is not None:
-            waiter.set_exception(parser.error)
+            future.set_exception(parser.error)
 
     def _abandon_body(self) -> None:
         """Stop sending: the server refuses, and need not read the rest."""
-        if self._body is not None:
-            self._body = None
+        if self._unsent_body is not None:
+            self._unsent_body = None
             self._keeps_alive = False
 
-    def _lose(self, error: Exception | None) -> None:
+    def _abort(self, error: Exception | None) -> None:
         """The connection is gone, or as good as gone. Called for every way in which that is learnt."""
         if self.is_closed:
             return
         self.is_closed = True
-        self._body = None
+        self._unsent_body = None
         self._transport.abort()  # not `close`, which waits until the server has taken everything
-        self._forget(self)
+        self._on_closed(self)
         parser = self._parser
         if parser is None:
             return
         try:
             parser.end(error)
         except Exception as reason:
-            if self._head is not None and not self._head.done():
-                self._head.set_exception(reason)
-        if self._end is not None:
-            self._finish()
+            if self._head_future is not None and not self._head_future.done():
+                self._head_future.set_exception(reason)
+        if self._on_end is not None:
+            self._finish_response()
 
-    def _finish(self) -> None:
+    def _finish_response(self) -> None:
         """The response is over: report it, and get ready for the next request or close."""
-        end, self._end, self._deliver = self._end, None, None
+        end, self._on_end, self._deliver = self._on_end, None, None
         parser, self._parser = self._parser, None
         if parser is None or end is None:
             return
-        can_stay = (
+        is_reusable = (
             parser.is_reusable
             and self._keeps_alive
             and not self.is_closed
-            and self._body is None
+            and self._unsent_body is None
             and not self._transport.get_write_buffer_size()
         )
         head = parser.head
         parser.close()
         self.has_served = True
-        seconds = _keep_alive_seconds(head) if can_stay and head is not None else 0.0
-        if seconds > 0:
-            self.usable_until = monotonic() + seconds
+        idle_seconds = _keep_alive_seconds(head) if is_reusable and head is not None else 0.0
+        if idle_seconds > 0:
+            self.usable_until = monotonic() + idle_seconds
             self.resume_reading()
         else:
-            self._lose(None)
+            self._abort(None)
         end(parser.is_complete)
 
 

@@ -18,18 +18,18 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import ErrorInfo
-from .errors import InvalidResponse, too_large, truncated
+from .errors import InvalidResponse, too_large_error, truncated_error
 
 SLICE_BYTES = 1 << 18
 MAX_DECODED_BYTES = 1 << 28
 _MAX_MEMBERS = 32
 """How many gzip members one slice may take: each one's begin copies what is behind it."""
 
-_WINDOWS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
-_UNSUPPORTED = frozenset({"br", "zstd"})
+_WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
+_UNSUPPORTED_CODINGS = frozenset({"br", "zstd"})
 
 
-class Flow(Protocol):
+class PausableSource(Protocol):
     """A source of data that can be paused."""
 
     def pause_reading(self) -> None: ...
@@ -39,26 +39,26 @@ class Flow(Protocol):
 
 def is_decodable(encoding: str) -> bool:
     """Whether a body of this coding is decompressed. Raises `InvalidResponse` for one that should be and cannot."""
-    if encoding in _UNSUPPORTED:
+    if encoding in _UNSUPPORTED_CODINGS:
         raise InvalidResponse(f"Can not decode content-encoding: {encoding}")
-    return encoding in _WINDOWS
+    return encoding in _WINDOW_BITS
 
 
 class Decompressor:
     """Decompresses a stream, a slice at a time. It does no I/O."""
 
-    __slots__ = ("_encoding", "_has_started", "_input", "_zlib", "size")
+    __slots__ = ("_encoding", "_has_started", "_input", "_zlib", "decoded_bytes")
 
     def __init__(self, encoding: str) -> None:
-        self.size = 0
+        self.decoded_bytes = 0
         """How many bytes came out."""
         self._encoding = encoding
-        self._zlib = zlib.decompressobj(_WINDOWS[encoding])
+        self._zlib = zlib.decompressobj(_WINDOW_BITS[encoding])
         self._has_started = False
         self._input = b""
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything was taken, and it ended with its own end."""
         return not self._input and (not self._has_started or self._zlib.eof)
 
@@ -77,7 +77,7 @@ class Decompressor:
             if self._zlib.eof:
                 if not self._input:
                     break
-                self._zlib = zlib.decompressobj(_WINDOWS[self._encoding])
+                self._zlib = zlib.decompressobj(_WINDOW_BITS[self._encoding])
                 self._has_started = False
             if self._input and not self._has_started:
                 self._has_started = True
@@ -89,42 +89,46 @@ class Decompressor:
             size += len(piece)
             if size >= SLICE_BYTES or not self._zlib.eof:
                 break
-        self.size += size
+        self.decoded_bytes += size
         return b"".join(out), bool(self._input) or size >= SLICE_BYTES
 
 
 class DecodingReceiver:
     """Receives a compressed body and gives it on decompressed, in slices.
 
-    It is a `Flow` itself: the receiver behind it pauses and resumes this, and this the connection.
+    It is a `PausableSource` itself: the receiver behind it pauses and resumes this, and this the connection.
     """
 
     __slots__ = (
         "_decompressor",
         "_deliver",
-        "_end",
         "_error",
-        "_flow",
         "_has_ended",
         "_is_closed",
         "_is_paused",
-        "_is_slow",
+        "_is_source_paused",
         "_loop",
-        "_next",
+        "_next_handle",
+        "_on_end",
+        "_source",
     )
 
     def __init__(
-        self, encoding: str, flow: Flow, deliver: Callable[[bytes], None], end: Callable[[ErrorInfo | None], None]
+        self,
+        encoding: str,
+        source: PausableSource,
+        deliver: Callable[[bytes], None],
+        end: Callable[[ErrorInfo | None], None],
     ) -> None:
         self._decompressor = Decompressor(encoding)
-        self._flow = flow
+        self._source = source
         self._deliver = deliver
-        self._end = end
+        self._on_end = end
         self._loop = asyncio.get_running_loop()
-        self._next: asyncio.Handle | None = None
+        self._next_handle: asyncio.Handle | None = None
         """The next slice, when there is one to be made."""
         self._is_paused = False
-        self._is_slow = False
+        self._is_source_paused = False
         """Whether the connection is paused, for the receiver or for slices that are still to be made."""
         self._is_closed = False
         self._has_ended = False
@@ -132,62 +136,62 @@ class DecodingReceiver:
 
     def data_received(self, data: bytes) -> None:
         self._decompressor.feed(data)
-        if self._next is None and not self._is_paused:
-            self._go_on()
+        if self._next_handle is None and not self._is_paused:
+            self._deliver_slice()
 
     def body_ended(self, error: ErrorInfo | None) -> None:
         self._has_ended, self._error = True, error
-        if self._next is None and not self._is_paused:
-            self._go_on()
+        if self._next_handle is None and not self._is_paused:
+            self._deliver_slice()
 
     def pause_reading(self) -> None:
         self._is_paused = True
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
-        self._slow_down()
+        if self._next_handle is not None:
+            self._next_handle.cancel()
+            self._next_handle = None
+        self._pause_source()
 
     def resume_reading(self) -> None:
         if self._is_paused and not self._is_closed:
             self._is_paused = False
-            self._next = self._loop.call_soon(self._go_on)
+            self._next_handle = self._loop.call_soon(self._deliver_slice)
 
     def close(self) -> None:
         """Give nothing on any more."""
         self._is_closed = True
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
+        if self._next_handle is not None:
+            self._next_handle.cancel()
+            self._next_handle = None
 
-    def _go_on(self) -> None:
-        self._next = None
+    def _deliver_slice(self) -> None:
+        self._next_handle = None
         if self._is_closed:
             return
         try:
             data, has_more = self._decompressor.next_slice()
         except zlib.error:
-            self._finish(truncated())
+            self._finish(truncated_error())
             return
-        if self._decompressor.size > MAX_DECODED_BYTES:
-            self._finish(too_large(MAX_DECODED_BYTES))
+        if self._decompressor.decoded_bytes > MAX_DECODED_BYTES:
+            self._finish(too_large_error(MAX_DECODED_BYTES))
             return
         if has_more or (data and self._has_ended):
-            self._slow_down()
-            self._next = self._loop.call_soon(self._go_on)
-        elif self._is_slow and not self._has_ended:
-            self._is_slow = False
-            self._flow.resume_reading()
+            self._pause_source()
+            self._next_handle = self._loop.call_soon(self._deliver_slice)
+        elif self._is_source_paused and not self._has_ended:
+            self._is_source_paused = False
+            self._source.resume_reading()
         if data:
             self._deliver(data)
-        elif self._has_ended and self._next is None:
-            self._finish(self._error or (None if self._decompressor.is_whole else truncated()))
+        elif self._has_ended and self._next_handle is None:
+            self._finish(self._error or (None if self._decompressor.is_complete else truncated_error()))
 
-    def _slow_down(self) -> None:
+    def _pause_source(self) -> None:
         # Once the body has ended, the connection may be another response's.
-        if not self._is_slow and not self._has_ended:
-            self._is_slow = True
-            self._flow.pause_reading()
+        if not self._is_source_paused and not self._has_ended:
+            self._is_source_paused = True
+            self._source.pause_reading()
 
     def _finish(self, error: ErrorInfo | None) -> None:
         self.close()
-        self._end(error)
+        self._on_end(error)

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import ErrorInfo
-from .errors import timed_out
+from .errors import timeout_error
 
 Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
 
@@ -37,33 +37,35 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _RESOLUTION_SECONDS = 0.001
 
 
-class Watched(Protocol):
+class ByteCounter(Protocol):
     """What the timer looks at."""
 
     body_bytes: int
     """How many bytes of the body have arrived."""
 
 
-class Watch:
+class Watchdog:
     """A coarse timer that ends a body when one of its time limits has passed.
 
     Create it when the head has arrived; `stop` it when the body is over.
     """
 
     __slots__ = (
+        "_counter",
         "_deadline",
-        "_expire",
         "_limits",
         "_loop",
-        "_seen",
+        "_on_expired",
+        "_seen_bytes",
         "_silent_since",
-        "_tick",
+        "_tick_seconds",
         "_timer",
-        "_watched",
         "is_awaited",
     )
 
-    def __init__(self, watched: Watched, limits: Limits, sent_at: float, expire: Callable[[ErrorInfo], None]) -> None:
+    def __init__(
+        self, counter: ByteCounter, limits: Limits, sent_at: float, on_expired: Callable[[ErrorInfo], None]
+    ) -> None:
         """
         Args:
             watched: where the bytes are counted.
@@ -73,54 +75,54 @@ class Watch:
         """
         self.is_awaited = False
         """Whether somebody waits for data now: only then a limit can pass, and only then silence counts."""
-        self._watched = watched
+        self._counter = counter
         self._limits = limits
-        self._expire = expire
+        self._on_expired = on_expired
         self._loop = asyncio.get_running_loop()
         self._deadline: tuple[float, float] | None = None
         self._silent_since = sent_at
-        self._seen = 0
+        self._seen_bytes = 0
         """How many bytes had arrived at the last look."""
-        self._tick = min(1.0, limits.idle / 4, limits.first_byte / 4)
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._tick, self._look)
+        self._tick_seconds = min(1.0, limits.idle / 4, limits.first_byte / 4)
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._tick_seconds, self._check)
 
-    def end_by(self, deadline: float, total: float) -> None:
+    def end_by(self, deadline: float, total_seconds: float) -> None:
         """All of the body must have come by `deadline` (the loop's time), `total` seconds after the request began."""
         if self._timer is not None:
-            self._deadline = (deadline, total)
-            self._look_in(deadline - self._loop.time())
+            self._deadline = (deadline, total_seconds)
+            self._schedule_check(deadline - self._loop.time())
 
     def stop(self) -> None:
         """Stop for good. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._expire = _ignore  # no circle is left behind
+        self._on_expired = _ignore_error  # no circle is left behind
 
-    def _look(self) -> None:
-        now, arrived = self._loop.time(), self._watched.body_bytes
-        if arrived != self._seen or (arrived and not self.is_awaited):
-            self._seen, self._silent_since = arrived, now
-        patience = self._limits.idle if arrived else self._limits.first_byte
-        left = patience - (now - self._silent_since)
+    def _check(self) -> None:
+        now, received_bytes = self._loop.time(), self._counter.body_bytes
+        if received_bytes != self._seen_bytes or (received_bytes and not self.is_awaited):
+            self._seen_bytes, self._silent_since = received_bytes, now
+        limit_seconds = self._limits.idle if received_bytes else self._limits.first_byte
+        seconds_left = limit_seconds - (now - self._silent_since)
         if self._deadline is not None:
-            left = min(left, self._deadline[0] - now)
+            seconds_left = min(seconds_left, self._deadline[0] - now)
         if not self.is_awaited:
-            self._look_in(self._tick)
-        elif left > _RESOLUTION_SECONDS:
-            self._look_in(left)
+            self._schedule_check(self._tick_seconds)
+        elif seconds_left > _RESOLUTION_SECONDS:
+            self._schedule_check(seconds_left)
         else:
-            expire, self._timer = self._expire, None
+            on_expired, self._timer = self._on_expired, None
             if self._deadline is not None and now >= self._deadline[0]:
-                expire(timed_out("timeout", self._deadline[1]))
+                on_expired(timeout_error("timeout", self._deadline[1]))
             else:
-                expire(timed_out("idle_timeout" if arrived else "first_byte_timeout", patience))
+                on_expired(timeout_error("idle_timeout" if received_bytes else "first_byte_timeout", limit_seconds))
 
-    def _look_in(self, seconds: float) -> None:
+    def _schedule_check(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(min(max(0.0, seconds), self._tick), self._look)
+        self._timer = self._loop.call_later(min(max(0.0, seconds), self._tick_seconds), self._check)
 
 
-def _ignore(error: ErrorInfo) -> None:
+def _ignore_error(error: ErrorInfo) -> None:
     pass

@@ -25,17 +25,17 @@ from typing import NamedTuple
 
 import httptools
 
-from .errors import Disconnected, InvalidResponse
+from .errors import DisconnectError, InvalidResponse
 
 MAX_FIELDS = 128
 MAX_FIELD_BYTES = 8190
 """Of one header field, name and value; and of what is neither body nor field, over any number of reads."""
-_EMPTY = frozenset({101, 204, 304})
+_STATUSES_WITHOUT_BODY = frozenset({101, 204, 304})
 _QUOTED_BYTES = 100
 
 
 @lru_cache(maxsize=512)
-def _lower(name: bytes) -> str:
+def _field_name(name: bytes) -> str:
     """A field's name in lower case, the same string for all responses."""
     return name.decode("latin-1").lower()
 
@@ -51,7 +51,7 @@ class Headers(Mapping[str, str]):
     def __init__(self, fields: list[tuple[bytes, bytes]]) -> None:
         self._values: dict[str, str] = {}
         for name, value in fields:
-            self._values.setdefault(_lower(name), value.rstrip(b" \t").decode("utf-8", "surrogateescape"))
+            self._values.setdefault(_field_name(name), value.rstrip(b" \t").decode("utf-8", "surrogateescape"))
 
     def __getitem__(self, name: str) -> str:
         return self._values[name.lower()]
@@ -72,7 +72,7 @@ class ResponseHead(NamedTuple):
     """The value of the last `Content-Encoding`, in lower case; empty if there is none."""
 
 
-class _Refused(Exception):
+class _ParseAborted(Exception):
     """Stops llhttp from within one of its callbacks."""
 
 
@@ -80,14 +80,14 @@ class ResponseParser:
     """Reads one response. The methods `on_…` are called by llhttp."""
 
     __slots__ = (
+        "_abort_reason",
+        "_body_pieces",
         "_ends_with_connection",
         "_feed",
         "_field_count",
         "_fields",
-        "_fruitless_bytes",
         "_llhttp",
-        "_pieces",
-        "_reason",
+        "_overhead_bytes",
         "_status_bytes",
         "error",
         "has_begun",
@@ -111,14 +111,14 @@ class ResponseParser:
         """Whether the server keeps the connection open, and sent nothing behind a complete response."""
         self.error: InvalidResponse | None = None
         """Why it is broken, if the head is."""
-        self._pieces: list[bytes] = []
-        self.on_body = self._pieces.append
+        self._body_pieces: list[bytes] = []
+        self.on_body = self._body_pieces.append
         self._fields: list[tuple[bytes, bytes]] = []
         self._field_count = 0
         self._status_bytes = 0
-        self._fruitless_bytes = 0
+        self._overhead_bytes = 0
         self._ends_with_connection = False
-        self._reason = ""
+        self._abort_reason = ""
         self._llhttp = httptools.HttpResponseParser(self)
         self._llhttp.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
@@ -139,20 +139,20 @@ class ResponseParser:
             if self.is_complete:
                 self.is_reusable = False
             else:
-                self._break(self._reason or f"{error}: {_first_line(data)!r}")
-        pieces = self._pieces
+                self._fail(self._abort_reason or f"{error}: {_first_line(data)!r}")
+        pieces = self._body_pieces
         if len(pieces) == 1:
-            self._fruitless_bytes = 0
+            self._overhead_bytes = 0
             return pieces.pop()
         if pieces:
             body = b"".join(pieces)
             pieces.clear()
-            self._fruitless_bytes = 0
+            self._overhead_bytes = 0
             return body
         if not self.is_over:
-            self._fruitless_bytes += len(data)
-            if self._fruitless_bytes > MAX_FIELD_BYTES:
-                self._break(f"a line is longer than {MAX_FIELD_BYTES} bytes")
+            self._overhead_bytes += len(data)
+            if self._overhead_bytes > MAX_FIELD_BYTES:
+                self._fail(f"a line is longer than {MAX_FIELD_BYTES} bytes")
         return b""
 
     def end(self, cause: Exception | None = None) -> None:
@@ -166,7 +166,7 @@ class ResponseParser:
             return
         if self.head is None:
             self.is_broken = self.is_over = True
-            raise Disconnected(self.has_begun, cause)
+            raise DisconnectError(self.has_begun, cause)
         if self._ends_with_connection and cause is None:
             self.is_complete = self.is_over = True
         else:
@@ -179,23 +179,23 @@ class ResponseParser:
 
     def on_message_begin(self) -> None:
         if self.is_complete:
-            raise _Refused
+            raise _ParseAborted
         self.has_begun = True
 
     def on_status(self, reason: bytes) -> None:
         self._status_bytes += len(reason)
         if self._status_bytes > MAX_FIELD_BYTES:
-            self._refuse(f"the status line is longer than {MAX_FIELD_BYTES} bytes")
+            self._abort(f"the status line is longer than {MAX_FIELD_BYTES} bytes")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fruitless_bytes = 0
+        self._overhead_bytes = 0
         self._field_count += 1
         if self._field_count > MAX_FIELDS:
-            self._refuse(f"there are more than {MAX_FIELDS} header fields")
+            self._abort(f"there are more than {MAX_FIELDS} header fields")
         if len(name) + len(value) > MAX_FIELD_BYTES:
-            self._refuse(f"a header field is longer than {MAX_FIELD_BYTES} bytes")
+            self._abort(f"a header field is longer than {MAX_FIELD_BYTES} bytes")
         if b"\0" in value:
-            self._refuse("a header field contains NUL")
+            self._abort("a header field contains NUL")
         if self.head is None:
             self._fields.append((name, value))
         # Else it is a trailer, which is discarded (RFC 9112, section 7.1.2).
@@ -203,7 +203,7 @@ class ResponseParser:
     def on_headers_complete(self) -> None:
         status = self._llhttp.get_status_code()
         fields, self._fields = self._fields, []
-        self._field_count = self._fruitless_bytes = self._status_bytes = 0
+        self._field_count = self._overhead_bytes = self._status_bytes = 0
         if 100 <= status < 200 and status != 101:
             return
         headers = Headers(fields)
@@ -217,7 +217,7 @@ class ResponseParser:
         self._ends_with_connection = "content-length" not in headers and transfer != b"chunked"
         self.head = ResponseHead(status, headers, encoding.decode("latin-1"))
         self.is_reusable = status != 101 and self._llhttp.should_keep_alive()
-        if status in _EMPTY:
+        if status in _STATUSES_WITHOUT_BODY:
             self._complete()
 
     def on_message_complete(self) -> None:
@@ -229,15 +229,15 @@ class ResponseParser:
     def _complete(self) -> None:
         self.is_complete = self.is_over = True
 
-    def _break(self, reason: str) -> None:
+    def _fail(self, reason: str) -> None:
         self.is_broken = self.is_over = True
         self.is_reusable = False
         if self.head is None:
             self.error = InvalidResponse(reason)
 
-    def _refuse(self, reason: str) -> None:
-        self._reason = reason
-        raise _Refused
+    def _abort(self, reason: str) -> None:
+        self._abort_reason = reason
+        raise _ParseAborted
 
 
 def _first_line(data: bytes) -> bytes:

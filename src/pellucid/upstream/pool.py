@@ -22,16 +22,16 @@ class Pool:
 
     def __init__(self, lookup: Lookup | None = None) -> None:
         self._connector = Connector(lookup)
-        self._open: set[Connection] = set()
+        self._connections: set[Connection] = set()
         self._idle: dict[Endpoint, list[Connection]] = {}
-        self._sweep: asyncio.TimerHandle | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     @property
     def idle_count(self) -> int:
         return sum(len(idle) for idle in self._idle.values())
 
-    def take(self, endpoint: Endpoint) -> Connection | None:
+    def acquire(self, endpoint: Endpoint) -> Connection | None:
         """Return an idle connection, or None where there is none that can be expected to work."""
         idle = self._idle.get(endpoint)
         if not idle:
@@ -45,49 +45,49 @@ class Pool:
         return None
 
     async def connect(self, endpoint: Endpoint) -> Connection:
-        """Open a connection. Raises `ConnectFailed`."""
-        connection = await self._connector.connect(endpoint, self._forget)
+        """Open a connection. Raises `ConnectError`."""
+        connection = await self._connector.connect(endpoint, self._on_closed)
         if self._is_closed:
             connection.close()
             raise RuntimeError("the client was closed meanwhile")
         if not connection.is_closed:
-            self._open.add(connection)
+            self._connections.add(connection)
         return connection
 
-    def put(self, connection: Connection) -> None:
+    def release(self, connection: Connection) -> None:
         """Take an idle connection back."""
-        if connection not in self._open:
+        if connection not in self._connections:
             connection.close()
             return
         self._idle.setdefault(connection.endpoint, []).append(connection)
-        if self._sweep is None:
-            self._sweep_in(_SWEEP_SECONDS)
+        if self._sweep_timer is None:
+            self._schedule_sweep(_SWEEP_SECONDS)
 
     def close(self) -> None:
         """Close every connection now; what they carry breaks off. Idempotent."""
         self._is_closed = True
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
         self._idle.clear()
-        for connection in list(self._open):
+        for connection in list(self._connections):
             connection.fail()
 
-    def _forget(self, connection: Connection) -> None:
+    def _on_closed(self, connection: Connection) -> None:
         """It is closed."""
-        self._open.discard(connection)
+        self._connections.discard(connection)
         idle = self._idle.get(connection.endpoint)
         if idle is not None and connection in idle:
             idle.remove(connection)
 
-    def _sweep_in(self, seconds: float) -> None:
-        self._sweep = asyncio.get_running_loop().call_later(seconds, self._close_expired)
+    def _schedule_sweep(self, seconds: float) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._close_expired)
 
     def _close_expired(self) -> None:
-        self._sweep = None
+        self._sweep_timer = None
         now = monotonic()
         for connection in [one for idle in self._idle.values() for one in idle if now >= one.usable_until]:
             connection.close()
         self._idle = {endpoint: idle for endpoint, idle in self._idle.items() if idle}
         if self._idle:
-            self._sweep_in(_SWEEP_SECONDS)
+            self._schedule_sweep(_SWEEP_SECONDS)

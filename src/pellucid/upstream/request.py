@@ -22,8 +22,8 @@ from yarl import URL
 
 from .errors import InvalidURL
 
-_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
-_FORBIDDEN = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Endpoint(NamedTuple):
@@ -54,11 +54,11 @@ def parse_url(url: str) -> Target:
         path = parsed.raw_path_qs
     except ValueError as error:
         raise InvalidURL(str(error)) from error
-    if parsed.scheme not in _PORTS or not host or not authority or port is None or not 0 <= port <= 65535:
+    if parsed.scheme not in _DEFAULT_PORTS or not host or not authority or port is None or not 0 <= port <= 65535:
         raise InvalidURL("it needs the scheme http or https, and a host")
-    if not (host.isascii() and path.isascii() and authority.isascii()) or _FORBIDDEN.search(path + authority):
+    if not (host.isascii() and path.isascii() and authority.isascii()) or _CONTROL_CHARACTERS.search(path + authority):
         raise InvalidURL("it has characters that must be escaped")
-    if not _is_possible_host(host):
+    if not _is_valid_host(host):
         raise InvalidURL("its host is neither a name nor an address in its usual form")
     authorization = None
     if parsed.raw_user or parsed.raw_password:
@@ -84,20 +84,24 @@ def encode_head(target: Target, headers: Mapping[str, str], body_bytes: int) -> 
     Raises:
         ValueError: a name or value contains a control character.
     """
-    given = {name.lower(): (name, value) for name, value in headers.items()}
-    fields = [target.request_line, b"Host: ", _value(given["host"][1]) if "host" in given else target.host_header]
-    if "accept-encoding" not in given:
+    caller_fields = {name.lower(): (name, value) for name, value in headers.items()}
+    fields = [
+        target.request_line,
+        b"Host: ",
+        _encode_value(caller_fields["host"][1]) if "host" in caller_fields else target.host_header,
+    ]
+    if "accept-encoding" not in caller_fields:
         fields.append(b"\r\nAccept-Encoding: identity")
-    for lower, (name, value) in given.items():
-        if lower not in _OURS:
-            fields += (b"\r\n", _value(name), b": ", _value(value))
-    if "accept" not in given:
+    for lower_name, (name, value) in caller_fields.items():
+        if lower_name not in _CLIENT_FIELDS:
+            fields += (b"\r\n", _encode_value(name), b": ", _encode_value(value))
+    if "accept" not in caller_fields:
         fields.append(b"\r\nAccept: */*")
-    if "user-agent" not in given:
+    if "user-agent" not in caller_fields:
         fields.append(b"\r\nUser-Agent: pellucid")
-    if target.authorization is not None and "authorization" not in given:
+    if target.authorization is not None and "authorization" not in caller_fields:
         fields += (b"\r\nAuthorization: ", target.authorization)
-    if "content-type" not in given:
+    if "content-type" not in caller_fields:
         fields.append(b"\r\nContent-Type: application/octet-stream")
     fields.append(b"\r\nContent-Length: %d\r\n\r\n" % body_bytes)
     return b"".join(fields)
@@ -113,16 +117,16 @@ def has_token(value: str, token: str) -> bool:
     return token in (one.strip().lower() for one in value.split(","))
 
 
-_OURS = frozenset({"host", "content-length", "transfer-encoding"})
+_CLIENT_FIELDS = frozenset({"host", "content-length", "transfer-encoding"})
 
 
-def _value(text: str) -> bytes:
-    if _FORBIDDEN.search(text) is not None:
+def _encode_value(text: str) -> bytes:
+    if _CONTROL_CHARACTERS.search(text) is not None:
         raise ValueError("Forbidden control character detected in headers. Potential header injection attack.")
     return text.encode("utf-8", "ignore")
 
 
-def _is_possible_host(host: str) -> bool:
+def _is_valid_host(host: str) -> bool:
     """Whether it can be looked up: an address, or a name whose labels have a possible length (RFC 1035, 2.3.4).
 
     The old numeric forms (`127.1`, `2130706433`) are refused: a policy that reads the host would not know them.

@@ -18,9 +18,9 @@ from typing import Protocol
 
 from ..errors import ErrorInfo
 from .connection import Connection
-from .decoding import DecodingReceiver, Flow, is_decodable
-from .errors import truncated
-from .limits import Limits, Watch
+from .decoding import DecodingReceiver, PausableSource, is_decodable
+from .errors import truncated_error
+from .limits import Limits, Watchdog
 from .parsing import Headers, ResponseHead
 
 _FINISH_SECONDS = 1.0
@@ -43,15 +43,15 @@ class UpstreamResponse:
 
     __slots__ = (
         "_connection",
-        "_decoding",
+        "_decoder",
         "_finish_timer",
-        "_flow",
         "_head",
         "_is_over",
         "_is_paused",
         "_receiver",
         "_release",
-        "_watch",
+        "_source",
+        "_watchdog",
     )
 
     def __init__(
@@ -73,8 +73,8 @@ class UpstreamResponse:
         Raises:
             InvalidResponse: the body has a coding that cannot be decoded. The connection is still the caller's.
         """
-        self._decoding: DecodingReceiver | None = None
-        self._flow: Flow = connection
+        self._decoder: DecodingReceiver | None = None
+        self._source: PausableSource = connection
         self._connection: Connection | None = connection
         self._head = head
         self._release = release
@@ -83,10 +83,10 @@ class UpstreamResponse:
         self._is_paused = False
         self._finish_timer: asyncio.TimerHandle | None = None
         if is_decodable(head.content_encoding):
-            self._flow = self._decoding = DecodingReceiver(
-                head.content_encoding, connection, self._deliver, self._end_decoded
+            self._source = self._decoder = DecodingReceiver(
+                head.content_encoding, connection, self._deliver, self._on_decoded_end
             )
-        self._watch = Watch(connection, limits, sent_at, self._fail)
+        self._watchdog = Watchdog(connection, limits, sent_at, self._report_end)
 
     @property
     def status(self) -> int:
@@ -116,16 +116,16 @@ class UpstreamResponse:
         self._receiver = receiver
         if connection is None:
             return
-        self._watch.is_awaited = not self._is_paused
-        if self._decoding is not None:
-            connection.receive(self._decoding.data_received, self._end_encoded)
+        self._watchdog.is_awaited = not self._is_paused
+        if self._decoder is not None:
+            connection.receive(self._decoder.data_received, self._on_encoded_end)
         else:
             # The receiver's own method: a read passes through nothing else.
-            connection.receive(receiver.data_received, self._end)
+            connection.receive(receiver.data_received, self._on_body_end)
 
     def redirect(self, deliver: Callable[[bytes], None]) -> bool:
         """Call `deliver` with each read, in the receiver's place. False for a body that is decompressed."""
-        if self._decoding is not None or self._connection is None:
+        if self._decoder is not None or self._connection is None:
             return False
         self._connection.redirect(deliver)
         return True
@@ -133,35 +133,35 @@ class UpstreamResponse:
     def pause_reading(self) -> None:
         """Read nothing more: the server has to wait. Its silence does not count meanwhile. Idempotent."""
         self._is_paused = True
-        self._watch.is_awaited = False
-        self._flow.pause_reading()
+        self._watchdog.is_awaited = False
+        self._source.pause_reading()
 
     def resume_reading(self) -> None:
         """Read again. Idempotent."""
         self._is_paused = False
         if not self._is_over:
-            self._watch.is_awaited = True
-            self._flow.resume_reading()
+            self._watchdog.is_awaited = True
+            self._source.resume_reading()
 
-    def end_by(self, deadline: float, total: float) -> None:
+    def end_by(self, deadline: float, total_seconds: float) -> None:
         """All of the body must have come by `deadline` (the loop's time), `total` seconds after the request began."""
-        self._watch.end_by(deadline, total)
+        self._watchdog.end_by(deadline, total_seconds)
 
-    async def read_all(self, limit: int, seconds: float = 10.0) -> bytes:
+    async def read_all(self, max_bytes: int, timeout_seconds: float = 10.0) -> bytes:
         """Return what comes within `seconds`, at most `limit` bytes of it, and close. Never raises.
 
         In place of `start`.
         """
-        collector = _Collector(limit)
+        collector = _Collector(max_bytes)
         try:
             self.start(collector)
-            async with asyncio.timeout(seconds):
-                await collector.is_done.wait()
+            async with asyncio.timeout(timeout_seconds):
+                await collector.done.wait()
         except TimeoutError:
             pass
         finally:
             self.close()
-        return b"".join(collector.pieces)[:limit]
+        return b"".join(collector.pieces)[:max_bytes]
 
     def close(self) -> None:
         """Give up the connection, at once if the body is not over. Nothing is reported after that. Idempotent."""
@@ -179,12 +179,12 @@ class UpstreamResponse:
         if connection is None or self._is_over:
             return
         self._is_over = True
-        self._watch.stop()
-        if self._decoding is not None:
-            self._decoding.close()
+        self._watchdog.stop()
+        if self._decoder is not None:
+            self._decoder.close()
         self._receiver = None
         self._finish_timer = asyncio.get_running_loop().call_later(_FINISH_SECONDS, self.close)
-        connection.receive(_ignore, self._end_unwanted)
+        connection.receive(_ignore_data, self._on_discarded_end)
         connection.resume_reading()
 
     # What the connection, the decoding and the watch call.
@@ -193,22 +193,22 @@ class UpstreamResponse:
         if self._receiver is not None:
             self._receiver.data_received(data)
 
-    def _end(self, is_whole: bool) -> None:
-        self._give_back()
-        self._fail(None if is_whole else truncated())
+    def _on_body_end(self, is_complete: bool) -> None:
+        self._release_connection()
+        self._report_end(None if is_complete else truncated_error())
 
-    def _end_encoded(self, is_whole: bool) -> None:
-        self._give_back()
-        if self._decoding is not None:
-            self._decoding.body_ended(None if is_whole else truncated())
+    def _on_encoded_end(self, is_complete: bool) -> None:
+        self._release_connection()
+        if self._decoder is not None:
+            self._decoder.body_ended(None if is_complete else truncated_error())
 
-    def _end_decoded(self, error: ErrorInfo | None) -> None:
-        self._fail(error)
+    def _on_decoded_end(self, error: ErrorInfo | None) -> None:
+        self._report_end(error)
 
-    def _end_unwanted(self, is_whole: bool) -> None:
-        self._give_back()
+    def _on_discarded_end(self, is_complete: bool) -> None:
+        self._release_connection()
 
-    def _fail(self, error: ErrorInfo | None) -> None:
+    def _report_end(self, error: ErrorInfo | None) -> None:
         receiver, connection = self._receiver, self._detach()
         self._is_over = True
         if connection is not None:
@@ -216,11 +216,11 @@ class UpstreamResponse:
         if receiver is not None:
             receiver.body_ended(error)
 
-    def _give_back(self) -> None:
+    def _release_connection(self) -> None:
         """The connection has done its part."""
         connection, self._connection = self._connection, None
-        self._watch.stop()
-        self._flow = _NOTHING if self._decoding is None else self._decoding
+        self._watchdog.stop()
+        self._source = _NULL_SOURCE if self._decoder is None else self._decoder
         if self._finish_timer is not None:
             self._finish_timer.cancel()
             self._finish_timer = None
@@ -230,14 +230,14 @@ class UpstreamResponse:
     def _detach(self) -> Connection | None:
         """Let go of everything, and return the connection if it is still this response's."""
         connection, self._connection = self._connection, None
-        self._watch.stop()
-        self._flow = _NOTHING
+        self._watchdog.stop()
+        self._source = _NULL_SOURCE
         self._receiver = None
         if self._finish_timer is not None:
             self._finish_timer.cancel()
             self._finish_timer = None
-        if self._decoding is not None:
-            self._decoding.close()
+        if self._decoder is not None:
+            self._decoder.close()
         return connection
 
 
@@ -257,25 +257,25 @@ def retry_after_of(value: str) -> float | None:
 class _Collector:
     """Receives up to so many bytes."""
 
-    __slots__ = ("_left", "is_done", "pieces")
+    __slots__ = ("_left_bytes", "done", "pieces")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.pieces: list[bytes] = []
-        self.is_done = asyncio.Event()
-        self._left = limit
+        self.done = asyncio.Event()
+        self._left_bytes = max_bytes
 
     def data_received(self, data: bytes) -> None:
-        if self._left > 0:
+        if self._left_bytes > 0:
             self.pieces.append(data)
-            self._left -= len(data)
-        if self._left <= 0:
-            self.is_done.set()
+            self._left_bytes -= len(data)
+        if self._left_bytes <= 0:
+            self.done.set()
 
     def body_ended(self, error: ErrorInfo | None) -> None:
-        self.is_done.set()
+        self.done.set()
 
 
-class _Nothing:
+class _NullSource:
     """The flow of a response that is over."""
 
     def pause_reading(self) -> None:
@@ -285,8 +285,8 @@ class _Nothing:
         pass
 
 
-_NOTHING = _Nothing()
+_NULL_SOURCE = _NullSource()
 
 
-def _ignore(data: bytes) -> None:
+def _ignore_data(data: bytes) -> None:
     pass

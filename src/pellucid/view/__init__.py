@@ -14,20 +14,20 @@ The rules, which `docs/views.md` explains:
 """
 
 from ..parts import VIEWS, View
-from .reader import Reader, at_most, lesser, view_of
+from .reader import Viewer, parse_view, resolve_view, stricter
 from .stream import Redactor
 from .values import redact_error, redact_messages, redact_response, redact_usage
 
 __all__ = [
     "VIEWS",
-    "Reader",
     "Redactor",
     "View",
-    "at_most",
-    "lesser",
+    "Viewer",
+    "parse_view",
     "redact_error",
     "redact_messages",
     "redact_response",
     "redact_usage",
-    "view_of",
+    "resolve_view",
+    "stricter",
 ]

@@ -35,12 +35,12 @@ VIEW_RULES: dict[View, ViewRule] = {
 """The views. Everything but reasoning is the same in all that are less than `raw`: `fields`, `values` and `less`."""
 
 
-def lesser(a: View, b: View) -> View:
+def stricter(a: View, b: View) -> View:
     """The view of the two that shows less."""
     return max(a, b, key=VIEWS.index)
 
 
-def view_of(name: str, param: str | None = None) -> View:
+def parse_view(name: str, param: str | None = None) -> View:
     """The view of this name. Raises `RequestError` if there is none; `param` says where the name stood."""
     for view in VIEWS:
         if view == name:
@@ -48,26 +48,26 @@ def view_of(name: str, param: str | None = None) -> View:
     raise RequestError(f"{name!r} is not a view; it is one of {', '.join(VIEWS)}", code="unknown_view", param=param)
 
 
-def at_most(asked: View | None, allowed: View, param: str | None = None) -> View:
+def resolve_view(requested: View | None, allowed: View, param: str | None = None) -> View:
     """The view that was asked for, or all that is allowed. Raises `RequestError` (forbidden) if more was asked for."""
-    if asked is None:
+    if requested is None:
         return allowed
-    if lesser(asked, allowed) != asked:
+    if stricter(requested, allowed) != requested:
         raise RequestError(
-            f"reasoning may be seen here as {allowed!r} at most, and {asked!r} was asked for; "
+            f"reasoning may be seen here as {allowed!r} at most, and {requested!r} was asked for; "
             f"ask for {_alternatives(allowed)}, or use a key that may see more, of a model that shows more",
             kind="forbidden",
             code="view_not_allowed",
             param=param,
         )
-    return asked
+    return requested
 
 
 def _alternatives(allowed: View) -> str:
     return " or ".join(repr(view) for view in VIEWS[VIEWS.index(allowed) :])
 
 
-class Reader(msgspec.Struct, frozen=True):
+class Viewer(msgspec.Struct, frozen=True):
     """What one reader may see."""
 
     view: View
@@ -85,11 +85,13 @@ class Reader(msgspec.Struct, frozen=True):
         """What the reader's view shows of reasoning."""
         return VIEW_RULES[self.view]
 
-    def lesser(self, view: View) -> Reader:
+    def limited_to(self, view: View) -> Viewer:
         """The same reader, of something of which nobody may see more than this."""
-        return self if lesser(self.view, view) == self.view else replace(self, view=view)
+        return self if stricter(self.view, view) == self.view else replace(self, view=view)
 
-    def asking(self, view: View | None = None, *, counts: bool | None = None, summaries: bool | None = None) -> Reader:
+    def for_request(
+        self, view: View | None = None, *, counts: bool | None = None, summaries: bool | None = None
+    ) -> Viewer:
         """The reader for a request that asks for this. Raises `RequestError` (forbidden) if it asks for more."""
         if counts and not self.counts:
             raise RequestError(
@@ -99,7 +101,7 @@ class Reader(msgspec.Struct, frozen=True):
             )
         return replace(
             self,
-            view=at_most(view, self.view),
+            view=resolve_view(view, self.view),
             counts=self.counts if counts is None else counts,
             summaries=self.summaries if summaries is None else summaries,
         )

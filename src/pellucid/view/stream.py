@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..emit import whole_part
+from ..emit import part_events
 from ..events import (
     Event,
     ItemEndEvent,
@@ -26,32 +26,40 @@ from ..events import (
     SummaryEvent,
 )
 from ..parts import ThinkingPart
-from .less import Lesser
-from .reader import Reader
+from .less import RestrictedRedactor
+from .reader import Viewer
 from .values import redact_usage
 
 
-class Raw:
+class FullRedactor:
     """The machine for a reader of raw reasoning."""
 
-    __slots__ = ("_added", "_as_it_is", "_last", "_next", "_reader", "_summaries", "wants_deltas")
+    __slots__ = (
+        "_added_parts",
+        "_is_unchanged",
+        "_last_part_kind",
+        "_next_index",
+        "_summaries",
+        "_viewer",
+        "wants_deltas",
+    )
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._as_it_is = reader.counts and not reader.summaries
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._is_unchanged = viewer.counts and not viewer.summaries
         self.wants_deltas = False
         """Whether deltas change: their part's number, behind a part of ours."""
         self._summaries: list[str] = []
         """What was said of the open item."""
-        self._added = 0
+        self._added_parts = 0
         """How many parts of the turn are ours: by so many, those that follow move on."""
-        self._next = 0
+        self._next_index = 0
         """The next part's index, in the model's own count."""
-        self._last: str | None = None
+        self._last_part_kind: str | None = None
         """The kind of the part that ended last, ours or not."""
 
     def feed(self, events: list[Event]) -> list[Event]:
-        if self._as_it_is:
+        if self._is_unchanged:
             for event in events:
                 if type(event) is SummaryEvent:
                     return [event for event in events if type(event) is not SummaryEvent]
@@ -59,57 +67,57 @@ class Raw:
         out: list[Event] = []
         for event in events:
             if type(event) is PartDeltaEvent:
-                out.append(PartDeltaEvent(event.index + self._added, event.delta) if self._added else event)
+                out.append(PartDeltaEvent(event.index + self._added_parts, event.delta) if self._added_parts else event)
                 continue
-            step = _STEPS.get(type(event))
+            step = _HANDLERS.get(type(event))
             if step is None:
                 out.append(event)
             else:
                 step(self, event, out)
         return out
 
-    def _turn(self, event: ResponseStartEvent, out: list[Event]) -> None:
-        self._added = self._next = 0
-        self._last = None
+    def _turn_start(self, event: ResponseStartEvent, out: list[Event]) -> None:
+        self._added_parts = self._next_index = 0
+        self._last_part_kind = None
         self.wants_deltas = False
         out.append(event)
 
     def _summary(self, event: SummaryEvent, out: list[Event]) -> None:
-        if self._reader.summaries and event.text:
+        if self._viewer.summaries and event.text:
             self._summaries.append(event.text)
 
-    def _start(self, event: PartStartEvent, out: list[Event]) -> None:
-        if self._added:
-            event = replace(event, index=event.index + self._added, previous_part_kind=self._last)
+    def _part_start(self, event: PartStartEvent, out: list[Event]) -> None:
+        if self._added_parts:
+            event = replace(event, index=event.index + self._added_parts, previous_part_kind=self._last_part_kind)
         out.append(event)
 
-    def _end(self, event: PartEndEvent, out: list[Event]) -> None:
-        self._next = event.index + 1
-        self._last = event.part.part_kind
-        out.append(PartEndEvent(event.index + self._added, event.part) if self._added else event)
+    def _part_end(self, event: PartEndEvent, out: list[Event]) -> None:
+        self._next_index = event.index + 1
+        self._last_part_kind = event.part.part_kind
+        out.append(PartEndEvent(event.index + self._added_parts, event.part) if self._added_parts else event)
 
     def _item_end(self, event: ItemEndEvent, out: list[Event]) -> None:
-        told, self._summaries = self._summaries, []
-        for text in told:
+        summaries, self._summaries = self._summaries, []
+        for text in summaries:
             part = ThinkingPart(text, form="summary")
-            out += whole_part(self._next + self._added, part, self._last)
-            self._added += 1
+            out += part_events(self._next_index + self._added_parts, part, self._last_part_kind)
+            self._added_parts += 1
             self.wants_deltas = True
-            self._last = part.part_kind
+            self._last_part_kind = part.part_kind
         out.append(event)
 
-    def _totals(self, event: ResponseEndEvent | RunEndEvent, out: list[Event]) -> None:
-        out.append(replace(event, usage=redact_usage(event.usage, self._reader)))
+    def _redact_counts(self, event: ResponseEndEvent | RunEndEvent, out: list[Event]) -> None:
+        out.append(replace(event, usage=redact_usage(event.usage, self._viewer)))
 
 
-_STEPS: dict[type[Any], Callable[[Raw, Any, list[Event]], None]] = {
-    ResponseStartEvent: Raw._turn,
-    SummaryEvent: Raw._summary,
-    PartStartEvent: Raw._start,
-    PartEndEvent: Raw._end,
-    ItemEndEvent: Raw._item_end,
-    ResponseEndEvent: Raw._totals,
-    RunEndEvent: Raw._totals,
+_HANDLERS: dict[type[Any], Callable[[FullRedactor, Any, list[Event]], None]] = {
+    ResponseStartEvent: FullRedactor._turn_start,
+    SummaryEvent: FullRedactor._summary,
+    PartStartEvent: FullRedactor._part_start,
+    PartEndEvent: FullRedactor._part_end,
+    ItemEndEvent: FullRedactor._item_end,
+    ResponseEndEvent: FullRedactor._redact_counts,
+    RunEndEvent: FullRedactor._redact_counts,
 }
 """The events in which something may change."""
 
@@ -125,8 +133,8 @@ class Redactor:
     feed: Callable[[list[Event]], list[Event]]
     """A batch in, what the reader gets of it out: the same list where nothing is to be changed."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._machine = Raw(reader) if reader.view == "raw" else Lesser(reader)
+    def __init__(self, viewer: Viewer) -> None:
+        self._machine = FullRedactor(viewer) if viewer.view == "raw" else RestrictedRedactor(viewer)
         self.feed = self._machine.feed
 
     @property

@@ -34,16 +34,16 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import ExternalToolset
 
 from ... import parts as ours
-from ...agent.starting import Start, name_taken
+from ...agent.starting import RunInput, name_conflict
 from ...emit import Emitter
 from ...errors import ErrorInfo, ErrorKind, ModelError, RequestError
 from ...events import ModelEvent, SideEvent
 from ...models import ModelEventReceiver, ModelStream
-from ...providers.faults import a_word
+from ...providers.faults import as_code
 from ...run import Minter
 from ...runs import Batch, LiveRun, Stage
 from ...settings import ModelCall
-from ...telemetry import log, place_of
+from ...telemetry import error_location, log
 from . import inward
 from . import settings as said
 from .functions import AsFunctions
@@ -87,18 +87,18 @@ class PydanticAgent:
         """Begin a run. Raises `ModelError` when it fails before it has said anything."""
         return await self._open(call, None)
 
-    async def start(self, start: Start) -> LiveRun:
+    async def start(self, run_input: RunInput) -> LiveRun:
         """A run of the agent itself, to be served (see `pellucid.agui`). Raises `RequestError`."""
         mint = Minter(secrets.token_bytes(16))
         return LiveRun(
-            _Started(self, start),
-            ModelCall(self.name, start.messages, start.settings, tuple(start.tools)),
+            _Started(self, run_input),
+            ModelCall(self.name, run_input.messages, run_input.settings, tuple(run_input.tools)),
             mint,
-            stages=(_OwnFunctions(AsFunctions(mint)), *start.stages),
+            stages=(_OwnFunctions(AsFunctions(mint)), *run_input.stages),
             log_faults=True,
         )
 
-    async def _open(self, call: ModelCall, start: Start | None) -> ModelStream:
+    async def _open(self, call: ModelCall, start: RunInput | None) -> ModelStream:
         if call.tools and getattr(self._agent, "_output_validators", None):
             # A run with the caller's tools may end with their calls, and Pydantic AI has no such run of this agent.
             raise RequestError(
@@ -118,7 +118,7 @@ class PydanticAgent:
             raise ModelError(stream.failed_first)
         return stream
 
-    async def _events(self, call: ModelCall, stream: AgentStream, start: Start | None) -> None:
+    async def _events(self, call: ModelCall, stream: AgentStream, start: RunInput | None) -> None:
         instructions, history = _conversation(call.messages, self.origin)
         more = dict(self._run)
         if call.tools:
@@ -146,7 +146,7 @@ class PydanticAgent:
             # Which tools an agent has is known within its run alone: toolsets may differ from one to the next.
             for index, tool in enumerate(call.tools):
                 if "conflicts" in str(error) and f"{tool.name!r}" in str(error):
-                    raise _Refused(**name_taken(index, tool.name)) from None
+                    raise _Refused(**name_conflict(index, tool.name)) from None
             raise
 
 
@@ -167,7 +167,7 @@ class _Refused(RequestError):
 class _Started:
     """The agent as what is asked in one run of it that is served."""
 
-    def __init__(self, agent: PydanticAgent, start: Start) -> None:
+    def __init__(self, agent: PydanticAgent, start: RunInput) -> None:
         self.name = agent.name
         self.origin = agent.origin
         self.warnings = agent.warnings
@@ -306,7 +306,7 @@ class Teller:
                 self._ended(event.result)
                 side += interrupts_of(event.result.output, self._callers) if self._served else []
             case theirs.FunctionToolCallEvent():
-                self.emit.settle()  # the call was shown when the model made it, and now nothing comes until it returns
+                self.emit.close_open_blocks()  # the call was shown when the model made it, and now nothing comes until it returns
             case theirs.OutputToolCallEvent() | theirs.OutputToolResultEvent():
                 pass  # the call was shown when the model made it, and how the agent takes its own answer is its own
             case _:
@@ -348,7 +348,7 @@ class Teller:
                     whole: Any = replace(made, provider_name=self.emit.origin.provider, provider_details=None)
                     if isinstance(made, ours.BuiltinToolReturnPart):
                         whole = replace(whole, provider_details={"native": True, **(_whose(part) or {})})
-                    self.emit.whole(whole)
+                    self.emit.whole_part(whole)
 
     def _call(self, key: Any, part: theirs.ToolCallPart | theirs.NativeToolCallPart) -> None:
         details = _whose(part) or {}
@@ -396,7 +396,7 @@ class Teller:
     def _result(self, part: theirs.ToolReturnPart) -> None:
         content = inward.jsonable(part.content)
         details = {} if part.outcome == "success" else {"outcome": part.outcome}
-        self.emit.whole(
+        self.emit.whole_part(
             ours.BuiltinToolReturnPart(
                 part.tool_name,
                 content,
@@ -453,19 +453,19 @@ def _fault(error: BaseException) -> ErrorInfo:
         return ErrorInfo(
             _KIND_OF_STATUS.get(error.status_code, "model_error"),
             f"the agent's model answered {error.status_code}",
-            code=a_word(error.provider_error_code),
+            code=as_code(error.provider_error_code),
             retry_after=error.retry_after,
-            said=error.message,
+            upstream_message=error.message,
         )
     if isinstance(error, ModelAPIError):
-        code = a_word(error.provider_error_code)
-        return ErrorInfo("model_error", "the agent's model failed", code=code, said=error.message)
+        code = as_code(error.provider_error_code)
+        return ErrorInfo("model_error", "the agent's model failed", code=code, upstream_message=error.message)
     if isinstance(error, UsageLimitExceeded):
         return ErrorInfo("model_error", "the agent came to the limit of what one run of it may use", code="usage_limit")
     if isinstance(error, AgentRunError):
         return ErrorInfo("model_error", "the agent got no usable answer from its model", code="agent_failed")
     # It may quote anything: the log says where it was, and the caller that it was.
-    log.error("a fault of an agent: %s", place_of(error))
+    log.error("a fault of an agent: %s", error_location(error))
     return ErrorInfo("server_error", "the agent failed; the operator's log says where", code="agent_failed")
 
 

@@ -29,7 +29,7 @@ from ... import parts as ours
 from ...errors import ErrorInfo, PellucidError
 from ...events import ErrorEvent, ItemEndEvent, ModelEvent, PartDeltaEvent, PartStartEvent, ResponseEndEvent
 from ...fold import Fold
-from ...models import Asked, StreamReader
+from ...models import ChatModel, StreamReader
 from ...parts import PartDelta, RefusalPartDelta, TextPartDelta, ThinkingPartDelta
 from ...settings import ModelCall
 from . import outward
@@ -47,7 +47,7 @@ class PellucidModel(Model[Any]):
     """
 
     def __init__(
-        self, asked: Asked, *, profile: ModelProfileSpec | None = None, settings: TheirSettings | None = None
+        self, asked: ChatModel, *, profile: ModelProfileSpec | None = None, settings: TheirSettings | None = None
     ) -> None:
         super().__init__(settings=settings, profile=profile)
         self.asked = asked
@@ -129,7 +129,7 @@ class PellucidModel(Model[Any]):
 class PellucidStreamedResponse(StreamedResponse):
     """One turn of our model, as Pydantic AI streams it."""
 
-    _asked: Asked
+    _asked: ChatModel
     _reader: StreamReader
     _fold: Fold = field(default_factory=Fold)
     _at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -286,5 +286,5 @@ def _raised(model: str, error: ErrorInfo, *, in_stream: bool = False) -> ModelAP
     """The error as Pydantic AI raises it, with its category where there is a status to tell it by."""
     more: Any = {"provider_error_code": error.code, "retry_after": error.retry_after, "in_stream": in_stream}
     if error.status is None:
-        return ModelAPIError(model, error.told, **more)
-    return ModelHTTPError(error.status, model, error.native or error.told, **more)
+        return ModelAPIError(model, error.full_message, **more)
+    return ModelHTTPError(error.status, model, error.native or error.full_message, **more)

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import msgspec
 
 from ...errors import RequestError
-from ...text import brief
+from ...text import truncate
 from .events import TYPE_OF
 from .messages import PROTOCOL_VERSION
 
@@ -100,7 +100,7 @@ def dialect_of(name: str, param: str | None = None) -> Dialect:
             return DIALECTS[known]
     known_names = ", ".join(DIALECTS)
     raise RequestError(
-        f"{brief(name)!r} is not a dialect of AG-UI; it is one of {known_names}", code="unknown_dialect", param=param
+        f"{truncate(name)!r} is not a dialect of AG-UI; it is one of {known_names}", code="unknown_dialect", param=param
     )
 
 

@@ -51,7 +51,7 @@ from ...events import (
 from ...framing import sse_event
 from ...growing import TEXT_FIELD
 from ...parts import RefusalPart, Text, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, UserContent
-from ...text import shown, writable
+from ...text import json_safe, replace_surrogates
 from . import events as e
 from .chunks import chunked
 from .dialects import DIALECTS, Dialect, DialectName
@@ -152,7 +152,11 @@ class Encoder:
     ) -> None:
         self.dialect = dialect if isinstance(dialect, Dialect) else DIALECTS[dialect]
         self.ended = False
-        self._thread_id, self._run_id, self._parent_run_id = shown(thread_id), shown(run_id), parent_run_id
+        self._thread_id, self._run_id, self._parent_run_id = (
+            replace_surrogates(thread_id),
+            replace_surrogates(run_id),
+            parent_run_id,
+        )
         self._reasoning = reasoning
         self._seals = seals and reasoning and self.dialect.seals != "none"
         self._seals_ahead = ahead and self._seals and self.dialect.seals == "span"
@@ -256,7 +260,7 @@ class Encoder:
         try:
             data = _json(text)
         except UnicodeEncodeError:
-            data = _json(shown(text))
+            data = _json(replace_surrogates(text))
         if open_.before:
             data, open_.before = _json(open_.before)[:-1] + data[1:], ""
         self._out.append(open_.head + data + self._tail)
@@ -356,7 +360,7 @@ class Encoder:
             # It may turn out to be a signature and nothing to read: its message opens with its first text.
             self._begun = part if item.spans or not isinstance(part, ThinkingPart) else None
         elif isinstance(part, ToolCallPart):
-            part = writable(part)
+            part = json_safe(part)
             self._holder = self._holder or item.id
             item.call_id = part.tool_call_id
             self._calls[part.tool_call_id] = None
@@ -417,7 +421,7 @@ class Encoder:
         if item is None or open_ is None:
             return
         if isinstance(part, ToolCallPart):
-            part = writable(part)
+            part = json_safe(part)
             arguments = part.args_as_text()
             if not arguments and part.complete:
                 # Clients parse the arguments: a call without any has an empty object.
@@ -457,7 +461,7 @@ class Encoder:
         result = event.result
         if result.tool_name is None:
             return  # a word to the model about its answer, not a call's result
-        result = writable(result)
+        result = json_safe(result)
         media = self.dialect.media_results
         content = content_parts(result, media=media) if isinstance(result, ToolReturnPart) else result.content
         id = event.id or self._fresh_id()
@@ -486,8 +490,8 @@ class Encoder:
             self._say(end)
         usage = usage_of(event.usage, self._model)
         if failed:
-            error = writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
-            self._write(e.RunErrorEvent(message=error.told, code=error.code or error.kind, usage=usage))
+            error = json_safe(event.error or ErrorInfo("server_error", "the run failed without saying why"))
+            self._write(e.RunErrorEvent(message=error.full_message, code=error.code or error.kind, usage=usage))
         else:
             if self._thread is not None:
                 self._write(e.MessagesSnapshotEvent(messages=self.messages))
@@ -551,7 +555,7 @@ class _Item:
     __slots__ = ("call_id", "end", "id", "kind", "messages", "sealed", "spans")
 
     def __init__(self, id: str, kind: str) -> None:
-        self.id = shown(id)
+        self.id = replace_surrogates(id)
         self.kind = kind
         self.spans = False
         """Whether it is told as a span of reasoning."""

@@ -71,5 +71,5 @@ def error_body(error: ErrorInfo) -> dict[str, Any]:
 
     `metadata.pellucid.param` says where in the input the mistake stands.
     """
-    body: dict[str, Any] = {"type": "RUN_ERROR", "message": error.told, "code": error.code or error.kind}
+    body: dict[str, Any] = {"type": "RUN_ERROR", "message": error.full_message, "code": error.code or error.kind}
     return body if error.param is None else {**body, "metadata": {"pellucid": {"param": error.param}}}

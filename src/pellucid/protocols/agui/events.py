@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from ...errors import RequestError
 from ...events import SideEvent
-from ...text import writable
+from ...text import json_safe
 from .messages import NAMESPACE, ContentPart, Interrupt, Message, Metadata, RunAgentInput, TokenUsage
 
 Milliseconds: TypeAlias = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
@@ -419,7 +419,7 @@ def encode_event(event: AGUIEvent) -> bytes:
     try:
         return _encode(event)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        return _encode(writable(event))
+        return _encode(json_safe(event))
 
 
 def _why(error: Exception) -> str:

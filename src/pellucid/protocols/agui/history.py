@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from ...conversation import joined
+from ...conversation import join_messages
 from ...errors import RequestError
 from ...parts import (
     Audio,
@@ -55,7 +55,7 @@ def history_of(
         thread.add(message, f"messages[{index}]")
     thread.resume(resume)
     kept = [_without_loose_ends(message) for message in thread.messages]
-    messages = joined([message for message in kept if message.parts])
+    messages = join_messages([message for message in kept if message.parts])
     return _with_context(messages, context) if context else messages
 
 

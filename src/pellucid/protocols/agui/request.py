@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelResponse, SealedPart, View
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
-from ...text import brief
-from ..decoding import decode, not_too_deep
-from ..functions import offered
+from ...text import truncate
+from ..decoding import check_depth, decode
+from ..functions import merge_tools
 from . import messages as m
 from .dialects import Dialect, DialectName, dialect_for, dialect_of
 from .history import history_of, sealed_in
@@ -95,7 +95,7 @@ class Request(NamedTuple):
         return tuple(ToolDefinition(tool.name, tool.parameters or {}, tool.description) for tool in _tools(self.input))
 
     @property
-    def own_tools(self) -> frozenset[str]:
+    def client_tools(self) -> frozenset[str]:
         """The names of the functions that the client runs."""
         return frozenset(tool.name for tool in _tools(self.input))
 
@@ -122,9 +122,9 @@ class Request(NamedTuple):
             )
         effort = self.options.effort
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "none" else effort}
-        return ModelCall(self.options.model or "", list(messages), settings, offered(self.tools, server_tools))
+        return ModelCall(self.options.model or "", list(messages), settings, merge_tools(self.tools, server_tools))
 
-    def place_of(self, part: SealedPart) -> str:
+    def token_path(self, part: SealedPart) -> str:
         """Where in the input this token stands."""
         for index, message in enumerate(self.input.messages):
             at = f"messages[{index}]"
@@ -145,9 +145,9 @@ def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
         at = f"tools[{index}].parameters"
         if tool.parameters is not None and not isinstance(tool.parameters, dict):
             raise RequestError(f"{at}: must be a JSON Schema, which is an object", code="invalid_type", param=at)
-        not_too_deep(tool.parameters, at)
+        check_depth(tool.parameters, at)
     for index, entry in enumerate(input.resume or []):
-        not_too_deep({"payload": entry.payload}, f"resume[{index}].payload")
+        check_depth({"payload": entry.payload}, f"resume[{index}].payload")
     _differ([tool.name for tool in _tools(input)], "tools")
     props = input.forwarded_props
     ours = props.get(PROPS) if isinstance(props, dict) else None
@@ -166,7 +166,7 @@ def _differ(names: list[str], at: str) -> None:
         if name in names[:index]:
             path = f"{at}[{index}].name"
             raise RequestError(
-                f"{path}: there is a tool named {brief(name)!r} already", code="invalid_value", param=path
+                f"{path}: there is a tool named {truncate(name)!r} already", code="invalid_value", param=path
             )
 
 
@@ -176,7 +176,7 @@ def _options(given: Any, at: str = "") -> Options:
         raise RequestError(f"{at}: must be an object with options in it", code="invalid_type", param=at)
     for name in given:
         if name not in _RIGHT:
-            where = f"{at}.{brief(name)}"
+            where = f"{at}.{truncate(name)}"
             known = ", ".join(_RIGHT)
             raise RequestError(f"{where}: no such option; there are {known}", code="unknown_option", param=where)
     try:

@@ -3,7 +3,7 @@
     violation = verify(events)                       # None, or its index, rule, severity and what is wrong
     verifier = Verifier("0.x"); verifier.feed(event); …; verifier.end()      # while they come
 
-`RULES` names every rule. How grave a breach is depends on the rule and the dialect:
+`STRUCT_REDACTORS` names every rule. How grave a breach is depends on the rule and the dialect:
 
 fatal   the official client ends the run with an error
 silent  it goes on, at most with a warning, and something is lost, changed, or left to luck
@@ -106,7 +106,7 @@ class Lanes:
             said = tuple(event.get(name, "assistant" if name == "role" else None) for name in repeated)
             lane = self._lanes[at] = _Lane(chunk, id, said, event.get("subagentRunId"))
             start = {name: event[name] for name in (*repeated, "subagentRunId") if name in event}
-            out.append({**start, "type": f"{base}_START", key: id})
+            out.append({**start, "type": f"{base}_NO_CHECKPOINT", key: id})
         if self._proposed and chunk == "REASONING_MESSAGE_CHUNK" and not delta:
             # An empty chunk closes; it is no empty delta.
             return out + self._close(at) if delta == "" or not out else out

@@ -183,7 +183,7 @@ AnyChunk = (
 
 def error_body(error: ErrorInfo) -> str:
     """The sentence."""
-    return error.told
+    return error.full_message
 
 
 OURS = "pellucid"

@@ -62,7 +62,7 @@ from ...parts import (
     ToolReturnPart,
     Usage,
 )
-from ...text import shown, writable
+from ...text import json_safe, replace_surrogates
 from .. import beside
 from . import chunks as c
 from .chunks import OURS, FinishReason
@@ -86,7 +86,7 @@ _USAGE = {
 def input_of(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str | None]:
     """The arguments as JSON, as the model wrote them; or their text, and what is wrong with it."""
     try:
-        text = shown(part.args_as_json())
+        text = replace_surrogates(part.args_as_json())
     except (TypeError, ValueError, RecursionError):
         return "", _NOT_JSON
     if not part.complete:
@@ -135,7 +135,7 @@ class Encoder:
 
     def __init__(self, message_id: str, model: str, *, seals: bool = True) -> None:
         self.ended = False
-        self._message_id, self._model = shown(message_id), shown(model)
+        self._message_id, self._model = replace_surrogates(message_id), replace_surrogates(model)
         self._seals = seals
         self._out: list[bytes] = []
         self._step = False
@@ -193,13 +193,13 @@ class Encoder:
         try:
             data = _json(text)
         except UnicodeEncodeError:
-            data = _json(shown(text))
+            data = _json(replace_surrogates(text))
         self._out.append(head + data + b"}\n\n")
 
     # --- items -------------------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent) -> None:
-        self._item = item = _Item(shown(event.id) if event.id else self._fresh_id(), event.kind)
+        self._item = item = _Item(replace_surrogates(event.id) if event.id else self._fresh_id(), event.kind)
         if event.kind == "reasoning":
             self._begin("reasoning", item, {})
 
@@ -209,7 +209,7 @@ class Encoder:
         if item is None:
             return
         seal = event.seal if event.seal is not None else item.token
-        seal = shown(seal) if seal is not None and self._seals else None
+        seal = replace_surrogates(seal) if seal is not None and self._seals else None
         if item.kind == "message" and seal is not None and self._block is None:
             self._begin("text", item, {})
         if self._block is not None:
@@ -306,11 +306,11 @@ class Encoder:
     def _file_end(self, part: FilePart, item: _Item) -> None:
         if not part.thought:
             self._need_step()
-            media_type = shown(part.media_type)
-            item.held.append(c.FileChunk(f"data:{media_type};base64,{shown(part.data)}", media_type))
+            media_type = replace_surrogates(part.media_type)
+            item.held.append(c.FileChunk(f"data:{media_type};base64,{replace_surrogates(part.data)}", media_type))
 
     def _call_start(self, part: ToolCallPart | BuiltinToolCallPart, item: _Item) -> None:
-        id = shown(part.tool_call_id)
+        id = replace_surrogates(part.tool_call_id)
         if not id or id in self._told_ids:
             # Two calls under one id would be one to the client.
             id = item.id if item.id not in self._told_ids else self._fresh_id()
@@ -319,7 +319,7 @@ class Encoder:
         self._calls[part.tool_call_id] = id
         self._need_step()
         executed = True if isinstance(part, BuiltinToolCallPart) else UNSET
-        self._write(c.ToolInputStartChunk(id, shown(part.tool_name), executed, True))
+        self._write(c.ToolInputStartChunk(id, replace_surrogates(part.tool_name), executed, True))
         self._head = b'data: {"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % _json(id)
 
     def _call_end(self, part: ToolCallPart | BuiltinToolCallPart, item: _Item) -> None:
@@ -329,29 +329,33 @@ class Encoder:
         given, wrong = input_of(part)
         chunk: c.Chunk
         if wrong is None:
-            chunk = c.ToolInputAvailableChunk(item.call, shown(part.tool_name), given, executed, dynamic=True)
+            chunk = c.ToolInputAvailableChunk(
+                item.call, replace_surrogates(part.tool_name), given, executed, dynamic=True
+            )
         else:
-            chunk = c.ToolInputErrorChunk(item.call, shown(part.tool_name), given, wrong, executed, dynamic=True)
+            chunk = c.ToolInputErrorChunk(
+                item.call, replace_surrogates(part.tool_name), given, wrong, executed, dynamic=True
+            )
             if wrong == CUT:
                 _mark(chunk, complete=False)
         item.held.append(chunk)
 
     def _return_end(self, part: BuiltinToolReturnPart, item: _Item) -> None:
         id = self._called(part.tool_call_id, part.tool_name, item.held, executed=True)
-        item.held.append(c.ToolOutputAvailableChunk(id, writable(part).content, True, True))
+        item.held.append(c.ToolOutputAvailableChunk(id, json_safe(part).content, True, True))
 
     def _called(self, given: str, name: str, out: list[c.Chunk], *, executed: bool) -> str:
         """The id by which the client knows the call; it is told of one that it does not know."""
         if given in self._calls:
             return self._calls[given]
         self._need_step()
-        id = shown(given)
+        id = replace_surrogates(given)
         if not id or id in self._told_ids:
             id = self._fresh_id()
         self._told_ids.add(id)
         self._calls[given] = id
         out.append(
-            c.ToolInputAvailableChunk(id, shown(name), {}, True if executed else UNSET, dynamic=True),
+            c.ToolInputAvailableChunk(id, replace_surrogates(name), {}, True if executed else UNSET, dynamic=True),
         )
         return id
 
@@ -375,7 +379,7 @@ class Encoder:
         result = event.result
         if result.tool_name is None:
             return  # a word to the model about its answer, not a call's result
-        result = writable(result)
+        result = json_safe(result)
         told: list[c.Chunk] = []
         id = self._called(event.result.tool_call_id, result.tool_name or "", told, executed=False)
         self._unanswered.discard(id)
@@ -397,7 +401,7 @@ class Encoder:
             self._release(item, None)
         if event.status == "failed":
             error = event.error or ErrorInfo("server_error", "the run failed without saying why")
-            self._write(c.ErrorChunk(shown(error.told)))
+            self._write(c.ErrorChunk(replace_surrogates(error.full_message)))
         self._end_step()
         if event.status == "cancelled":
             self._write(c.AbortChunk())

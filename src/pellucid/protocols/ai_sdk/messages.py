@@ -21,7 +21,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from ...conversation import joined
+from ...conversation import join_messages
 from ...errors import RequestError
 from ...parts import (
     Audio,
@@ -48,7 +48,7 @@ from ...parts import (
     Video,
     json_text,
 )
-from ...text import brief
+from ...text import truncate
 from ..decoding import convert
 from .chunks import OURS, Mark, mark_of
 
@@ -133,7 +133,7 @@ def history_of(said: Sequence[UIMessage]) -> list[ModelMessage]:
                 messages += _asked(message.parts, at)
             case "assistant":
                 messages += _Answer(message.parts, at).messages
-    return joined(messages)
+    return join_messages(messages)
 
 
 def _of_type(message: UIMessage, wanted: str) -> list[tuple[int, dict[str, Any]]]:
@@ -164,7 +164,7 @@ def _asked(parts: list[dict[str, Any]], at: str) -> list[ModelMessage]:
         elif kind == "file":
             contents.append(_file(_read(part, FileUI, place), place))
         elif not kind.startswith(("data-", "source-", "step-")):
-            _wrong(f"{place}.type", f"a user's message has text and files; {brief(kind)!r} cannot be read here")
+            _wrong(f"{place}.type", f"a user's message has text and files; {truncate(kind)!r} cannot be read here")
     if not contents:
         return []
     words = [content.text for content in contents if isinstance(content, Text)]

@@ -22,7 +22,7 @@ from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, ToolDefinition
 from ..decoding import convert, read_json
-from ..functions import offered
+from ..functions import merge_tools
 from .encode import Encoder
 from .messages import UIMessage, history_of, sealed_at
 
@@ -69,7 +69,7 @@ class Request(NamedTuple):
         return last.id if last.role == "assistant" else None
 
     @property
-    def own_tools(self) -> frozenset[str]:
+    def client_tools(self) -> frozenset[str]:
         """The AI SDK's pages name no tools; those that they run are in no request."""
         return frozenset()
 
@@ -89,13 +89,13 @@ class Request(NamedTuple):
         effort = self.body.effort
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "off" else effort}
         messages = self.messages if messages is None else messages
-        return ModelCall(self.body.model or "", list(messages), settings, offered((), server_tools))
+        return ModelCall(self.body.model or "", list(messages), settings, merge_tools((), server_tools))
 
     def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
         """The encoder of the answer, which goes on with the page's last message if that is an answer."""
         return Encoder(self.goes_on or id, model)
 
-    def place_of(self, part: SealedPart) -> str:
+    def token_path(self, part: SealedPart) -> str:
         """Where in the body this token stands."""
         return sealed_at(self.body.messages, part.token)
 

@@ -21,7 +21,7 @@ _decode = msgspec.json.Decoder(c.AnyChunk).decode
 def verify(stream: bytes) -> list[str]:
     """The rules that it breaks, as `rule: what is wrong`; an empty list for a legal stream."""
     broken: list[str] = []
-    frames = SSEDecoder(limit=len(stream) + 1).feed(stream)
+    frames = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     if not stream.endswith(b"data: [DONE]\n\n"):
         broken.append("framing: the stream does not end in [DONE]")
     verifier = _Verifier()

@@ -7,14 +7,14 @@ encoder.event                                    the canonical event: `answer` g
 question(…)                                      that of the question
 """
 
-from .encode import Encoder, answer, question
+from .encode import Encoder, build_answer, build_question
 from .frames import error_body, status_of
-from .request import THINKING, Request, parse_request
+from .request import THINKING_LEVELS, Request, parse_request
 from .types import (
-    ANSWER,
-    CONVERSATION,
-    LONGEST_TITLE,
-    QUESTION,
+    ANSWER_PREFIX,
+    CONVERSATION_PREFIX,
+    MAX_TITLE_CHARS,
+    QUESTION_PREFIX,
     Answer,
     Ask,
     Change,
@@ -26,11 +26,11 @@ from .types import (
 )
 
 __all__ = [
-    "ANSWER",
-    "CONVERSATION",
-    "LONGEST_TITLE",
-    "QUESTION",
-    "THINKING",
+    "ANSWER_PREFIX",
+    "CONVERSATION_PREFIX",
+    "MAX_TITLE_CHARS",
+    "QUESTION_PREFIX",
+    "THINKING_LEVELS",
     "Answer",
     "Ask",
     "Change",
@@ -39,11 +39,11 @@ __all__ = [
     "Question",
     "Request",
     "Segment",
-    "answer",
     "answer_id",
+    "build_answer",
+    "build_question",
     "error_body",
     "parse_request",
-    "question",
     "question_id",
     "status_of",
 ]

@@ -55,149 +55,149 @@ from ...parts import (
     Usage,
     View,
 )
-from ...text import shown, writable
+from ...text import json_safe, replace_surrogates
 from .. import beside
 from . import frames as f
 from . import types as t
-from .calls import Call, Calls, Ledger
+from .calls import CallTracker, PendingCall, SegmentList
 
-APART = "\n\n"
+PARAGRAPH_BREAK = "\n\n"
 
-_FORMS: dict[View, Any] = {"summary": "summary", "sealed": "sealed"}
+_FORM_OF_VIEW: dict[View, Any] = {"summary": "summary", "sealed": "sealed"}
 """What a segment of reasoning is to a reader before anything of it came; of raw reasoning, its parts will say."""
 
-_LIMITS = {
+_INCOMPLETE_MESSAGES = {
     "max_output_tokens": "the answer reached the most tokens that it may have",
     "max_tool_calls": "the answer reached the most calls that it may make",
     "content_filter": "a filter stopped the answer",
 }
 
 
-def _nobody(frame: Any) -> None:
+def _ignore_frame(frame: Any) -> None:
     pass
 
 
-class Writing:
+class OpenText:
     """The open text: its segment, and its part of it, where it is reasoning."""
 
-    __slots__ = ("part", "place", "segment")
+    __slots__ = ("output_index", "part", "segment")
 
     def __init__(
         self,
         segment: t.ReasoningSegment | t.TextSegment | t.RefusalSegment,
-        place: int,
+        output_index: int,
         part: t.ReasoningPart | None = None,
     ) -> None:
         self.segment = segment
-        self.place = place
+        self.output_index = output_index
         """The segment's `output_index`."""
         self.part = part
 
 
-class Account:
+class AnswerBuilder:
     """One answer. `tell` gets its frames, but for the deltas of text, which are whoever reads them's to write."""
 
-    def __init__(self, head: f.MessageStarted, tell: f.Tell = _nobody) -> None:
-        self.writing: Writing | None = None
+    def __init__(self, start_frame: f.MessageStarted, on_frame: f.FrameSink = _ignore_frame) -> None:
+        self.open_text: OpenText | None = None
         """The open text."""
-        self.asks = False
+        self.wants_delta = False
         """Whether the next delta is to be handed in."""
         self.ended = False
-        self._head = head
-        self._tell = tell
-        self._ledger = Ledger()
-        self._calls = Calls(head.event_id, self._ledger, tell)
+        self._start_frame = start_frame
+        self._on_frame = on_frame
+        self._segment_list = SegmentList()
+        self._calls = CallTracker(start_frame.event_id, self._segment_list, on_frame)
         self._status: t.Status = "in_progress"
         self._completed_at: int | UnsetType = UNSET
         self._usage: t.TokenCounts | UnsetType = UNSET
         self._error: t.Fault | UnsetType = UNSET
-        self._item = ""
-        self._thought: t.ReasoningSegment | None = None
+        self._item_id = ""
+        self._open_reasoning: t.ReasoningSegment | None = None
         """The open reasoning item."""
-        self._thoughts: list[t.ReasoningSegment] = []
+        self._turn_reasoning: list[t.ReasoningSegment] = []
         """Those of this turn."""
-        self._stretch: Writing | None = None
+        self._item_text: OpenText | None = None
         """The text that the open item ended with, should more of it follow."""
-        self._begun: ThinkingPart | TextPart | RefusalPart | None = None
+        self._pending_part: ThinkingPart | TextPart | RefusalPart | None = None
         """A part that has begun, and says nothing yet."""
-        self._call: Call | None = None
+        self._open_call: PendingCall | None = None
         """The call whose arguments come."""
 
-    def read(self, events: Sequence[Event], now: int) -> None:
+    def feed(self, events: Sequence[Event], now: int) -> None:
         """Take a batch, for whoever wants the answer and no stream."""
         for event in events:
             if type(event) is not PartDeltaEvent:
-                self.step(event, now)
-            elif self.asks:
-                self.delta(event.delta, now)
+                self.handle_event(event, now)
+            elif self.wants_delta:
+                self.handle_delta(event.delta, now)
 
-    def step(self, event: Event, now: int) -> None:
+    def handle_event(self, event: Event, now: int) -> None:
         """Take an event that is no delta."""
         handler = HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, now)
 
-    def delta(self, delta: PartDelta, now: int) -> None:
+    def handle_delta(self, delta: PartDelta, now: int) -> None:
         """Take a delta: one of the part that `asks` is about."""
         if type(delta) is ToolCallPartDelta or type(delta) is BuiltinToolCallPartDelta:
-            if self._call is not None:
-                self._calls.delta(self._call, delta)
-                self.asks = self._call.listens
-        elif self._begun is not None and getattr(delta, "content_delta", None):
-            self._open(self._begun, now)
+            if self._open_call is not None:
+                self._calls.add_delta(self._open_call, delta)
+                self.wants_delta = self._open_call.wants_delta
+        elif self._pending_part is not None and getattr(delta, "content_delta", None):
+            self._open_pending(self._pending_part, now)
 
     @property
     def answer(self) -> t.Answer:
         """The canonical event. What JSON cannot hold is replaced in it."""
-        head = self._head
-        return writable(
+        start = self._start_frame
+        return json_safe(
             t.Answer(
-                id=head.event_id,
-                conversation_id=head.conversation_id,
-                model=head.model,
-                created_at=head.created_at,
+                id=start.event_id,
+                conversation_id=start.conversation_id,
+                model=start.model,
+                created_at=start.created_at,
                 status=self._status,
-                segments=self._ledger.segments,
+                segments=self._segment_list.segments,
                 completed_at=self._completed_at,
-                view=head.view,
-                effort_level=head.effort_level,
+                view=start.view,
+                effort_level=start.effort_level,
                 usage=self._usage,
                 error=self._error,
-                timeline=self._ledger.timeline or UNSET,
+                timeline=self._segment_list.timeline or UNSET,
             )
         )
 
     # --- opening -----------------------------------------------------------------------------------------------
 
-    def _open(self, part: ThinkingPart | TextPart | RefusalPart, now: int) -> None:
-        self._begun, self.asks = None, False
+    def _open_pending(self, part: ThinkingPart | TextPart | RefusalPart, now: int) -> None:
+        self._pending_part, self.wants_delta = None, False
         if isinstance(part, ThinkingPart):
-            self._open_part(part, now)
+            self._open_reasoning_part(part, now)
             return
-        kind = t.TextSegment if isinstance(part, TextPart) else t.RefusalSegment
-        if self._stretch is None or type(self._stretch.segment) is not kind:
-            place = len(self._ledger.segments)
-            segment = kind(id=self._ledger.name(self._item))
-            self._ledger.number()
-            self._ledger.add(segment, now)
-            self._stretch = Writing(segment, place)
-        self.writing = self._stretch
+        segment_type = t.TextSegment if isinstance(part, TextPart) else t.RefusalSegment
+        if self._item_text is None or type(self._item_text.segment) is not segment_type:
+            output_index = len(self._segment_list.segments)
+            segment = segment_type(id=self._segment_list.unique_id(self._item_id))
+            self._segment_list.next_sequence_number()
+            self._segment_list.add(segment, now)
+            self._item_text = OpenText(segment, output_index)
+        self.open_text = self._item_text
 
-    def _open_part(self, thought: ThinkingPart, now: int) -> None:
-        segment = self._thought
+    def _open_reasoning_part(self, thinking: ThinkingPart, now: int) -> None:
+        segment = self._open_reasoning
         if segment is None:
             return
         part = t.ReasoningPart(
-            type="summary_text" if thought.form == "summary" else "reasoning_text",
+            type="summary_text" if thinking.form == "summary" else "reasoning_text",
             created_at=now,
             summary_index=len(segment.parts),
-            sequence_number=self._ledger.number(),
+            sequence_number=self._segment_list.next_sequence_number(),
         )
         segment.parts.append(part)
-        self.writing = Writing(segment, segment.output_index, part)
-        self._tell(
+        self.open_text = OpenText(segment, segment.output_index, part)
+        self._on_frame(
             f.ReasoningPartStarted(
-                event_id=self._head.event_id,
+                event_id=self._start_frame.event_id,
                 segment_id=segment.id,
                 summary_index=part.summary_index,
                 sequence_number=part.sequence_number,
@@ -208,117 +208,117 @@ class Account:
     # --- items -------------------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent, now: int) -> None:
-        self._item = shown(event.id) if event.id else f"segment_{len(self._ledger.segments)}"
+        self._item_id = replace_surrogates(event.id) if event.id else f"segment_{len(self._segment_list.segments)}"
         if event.kind == "reasoning":
-            self._open_thought(now)
+            self._open_reasoning_segment(now)
 
-    def _open_thought(self, now: int) -> None:
-        head = self._head
+    def _open_reasoning_segment(self, now: int) -> None:
+        start = self._start_frame
         segment = t.ReasoningSegment(
-            id=self._ledger.name(self._item),
+            id=self._segment_list.unique_id(self._item_id),
             parts=[],
-            output_index=len(self._ledger.segments),
-            sequence_number=self._ledger.number(),
-            effort_level=head.effort_level,
+            output_index=len(self._segment_list.segments),
+            sequence_number=self._segment_list.next_sequence_number(),
+            effort_level=start.effort_level,
         )
-        self._ledger.add(segment, now)
-        self._thought = segment
-        self._thoughts.append(segment)
-        self._tell(
+        self._segment_list.add(segment, now)
+        self._open_reasoning = segment
+        self._turn_reasoning.append(segment)
+        self._on_frame(
             f.ReasoningSegmentMeta(
-                event_id=head.event_id,
+                event_id=start.event_id,
                 segment_id=segment.id,
                 sequence_number=segment.sequence_number,
                 output_index=segment.output_index,
                 created_at=now,
-                effort_level=head.effort_level,
-                form=_FORMS.get(head.view, UNSET),
+                effort_level=start.effort_level,
+                form=_FORM_OF_VIEW.get(start.view, UNSET),
             )
         )
 
     def _item_end(self, event: ItemEndEvent, now: int) -> None:
-        thought, stretch = self._thought, self._stretch
-        self._thought = self._stretch = None
-        if thought is not None:
-            thought.combined_text = APART.join([part.text for part in thought.parts])
-            self._ledger.timeline[thought.output_index].ended_at = now
-        elif stretch is not None:
-            self._ledger.timeline[stretch.place].ended_at = now
+        reasoning, text = self._open_reasoning, self._item_text
+        self._open_reasoning = self._item_text = None
+        if reasoning is not None:
+            reasoning.combined_text = PARAGRAPH_BREAK.join([part.text for part in reasoning.parts])
+            self._segment_list.timeline[reasoning.output_index].ended_at = now
+        elif text is not None:
+            self._segment_list.timeline[text.output_index].ended_at = now
 
     # --- parts -------------------------------------------------------------------------------------------------
 
     def _part_start(self, event: PartStartEvent, now: int) -> None:
         part = event.part
         if isinstance(part, ThinkingPart | TextPart | RefusalPart):
-            self._begun, self.asks = part, True
+            self._pending_part, self.wants_delta = part, True
         elif isinstance(part, ToolCallPart | BuiltinToolCallPart):
-            self._call = self._calls.open(part, self._item, now)
-            self.asks = True
+            self._open_call = self._calls.open(part, self._item_id, now)
+            self.wants_delta = True
 
     def _part_end(self, event: PartEndEvent, now: int) -> None:
-        writing, self.writing = self.writing, None
-        self._begun, self.asks = None, False
+        open_text, self.open_text = self.open_text, None
+        self._pending_part, self.wants_delta = None, False
         finish = _ENDS.get(type(event.part))
         if finish is not None:
-            finish(self, event.part, writing, now)
+            finish(self, event.part, open_text, now)
 
-    def _thinking_end(self, thought: ThinkingPart, writing: Writing | None, now: int) -> None:
-        if writing is None or writing.part is None:
+    def _thinking_end(self, thinking: ThinkingPart, open_text: OpenText | None, now: int) -> None:
+        if open_text is None or open_text.part is None:
             return
-        writing.part.text = shown(thought.content)
-        writing.part.is_complete = thought.complete
-        self._tell_over(writing.segment.id, writing.part)
+        open_text.part.text = replace_surrogates(thinking.content)
+        open_text.part.is_complete = thinking.complete
+        self._complete_reasoning_part(open_text.segment.id, open_text.part)
 
-    def _text_end(self, part: TextPart | RefusalPart, writing: Writing | None, now: int) -> None:
-        if writing is None or not isinstance(writing.segment, t.TextSegment | t.RefusalSegment):
+    def _text_end(self, part: TextPart | RefusalPart, open_text: OpenText | None, now: int) -> None:
+        if open_text is None or not isinstance(open_text.segment, t.TextSegment | t.RefusalSegment):
             return
-        segment = writing.segment
+        segment = open_text.segment
         if isinstance(part, TextPart) and isinstance(segment, t.TextSegment):
-            cited = _citations(part.annotations or [], len(segment.text))
-            if cited:
-                segment.annotations = [*(segment.annotations or []), *cited]
-        segment.text += shown(part.content)
+            citations = _citations(part.annotations or [], len(segment.text))
+            if citations:
+                segment.annotations = [*(segment.annotations or []), *citations]
+        segment.text += replace_surrogates(part.content)
 
-    def _file(self, part: FilePart, writing: Writing | None, now: int) -> None:
-        self._ledger.number()
-        id = self._ledger.name(self._item)
-        self._ledger.add(t.FileSegment(id=id, media_type=part.media_type, data=part.data), now)
+    def _file_end(self, part: FilePart, open_text: OpenText | None, now: int) -> None:
+        self._segment_list.next_sequence_number()
+        id = self._segment_list.unique_id(self._item_id)
+        self._segment_list.add(t.FileSegment(id=id, media_type=part.media_type, data=part.data), now)
 
     # --- calls -------------------------------------------------------------------------------------------------
 
-    def _call_end(self, part: ToolCallPart | BuiltinToolCallPart, writing: Writing | None, now: int) -> None:
-        call, self._call = self._call, None
+    def _call_end(self, part: ToolCallPart | BuiltinToolCallPart, open_text: OpenText | None, now: int) -> None:
+        call, self._open_call = self._open_call, None
         if call is not None:
-            self._calls.whole(call, part)
+            self._calls.complete_arguments(call, part)
 
-    def _builtin_result(self, part: BuiltinToolReturnPart, writing: Writing | None, now: int) -> None:
-        self._calls.builtin_returned(part, self._item, now)
+    def _builtin_result(self, part: BuiltinToolReturnPart, open_text: OpenText | None, now: int) -> None:
+        self._calls.builtin_returned(part, self._item_id, now)
 
-    def _running(self, event: FunctionToolCallEvent, now: int) -> None:
-        self._calls.running(event.part, now)
+    def _function_started(self, event: FunctionToolCallEvent, now: int) -> None:
+        self._calls.start_function(event.part, now)
 
     def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
-        self._calls.returned(event, now)
+        self._calls.function_returned(event, now)
 
     # --- turns and the run -------------------------------------------------------------------------------------
 
     def _turn_start(self, event: ResponseStartEvent, now: int) -> None:
-        self._thoughts = []
+        self._turn_reasoning = []
 
     def _turn_end(self, event: ResponseEndEvent, now: int) -> None:
         tokens = event.usage.output_reasoning_tokens
         # Tokens of several thoughts cannot be told apart; none, for a thought that there was, is nobody's count.
-        if not tokens or len(self._thoughts) != 1:
+        if not tokens or len(self._turn_reasoning) != 1:
             return
-        [thought] = self._thoughts
-        thought.reasoning_tokens = tokens
-        self._tell(
+        [reasoning] = self._turn_reasoning
+        reasoning.reasoning_tokens = tokens
+        self._on_frame(
             f.ReasoningSegmentMeta(
-                event_id=self._head.event_id,
-                segment_id=thought.id,
-                effort_level=self._head.effort_level,
+                event_id=self._start_frame.event_id,
+                segment_id=reasoning.id,
+                effort_level=self._start_frame.effort_level,
                 reasoning_tokens=tokens,
-                form=_form(thought),
+                form=_reasoning_form(reasoning),
             )
         )
 
@@ -326,91 +326,91 @@ class Account:
         if self.ended:
             return
         self.ended = True
-        whole = self._close()
+        is_complete = self._close_open_text()
         self._calls.end(now)
         self._status, self._completed_at = event.status, now
         self._usage = _usage(event.usage)
         error = event.error
         if event.status == "failed":
-            error = writable(error or ErrorInfo("server_error", "the run failed without saying why"))
-            self._error = t.Fault(message=error.told, code=error.code or error.kind)
-            self._tell(f.MessageError(event_id=self._head.event_id, message=error.told))
+            error = json_safe(error or ErrorInfo("server_error", "the run failed without saying why"))
+            self._error = t.Fault(message=error.full_message, code=error.code or error.kind)
+            self._on_frame(f.MessageError(event_id=self._start_frame.event_id, message=error.full_message))
         elif event.status == "cancelled":
-            self._tell(f.MessageCancelled(event_id=self._head.event_id))
+            self._on_frame(f.MessageCancelled(event_id=self._start_frame.event_id))
         elif event.incomplete_reason is not None:
             reason = event.incomplete_reason
-            self._error = t.Fault(message=_LIMITS[reason], code=reason)
-        if whole and (error is None or error.code != NOT_KEPT):
-            self._tell(f.MessageFinal(event=self.answer))
+            self._error = t.Fault(message=_INCOMPLETE_MESSAGES[reason], code=reason)
+        if is_complete and (error is None or error.code != NOT_KEPT):
+            self._on_frame(f.MessageFinal(event=self.answer))
 
-    def _close(self) -> bool:
+    def _close_open_text(self) -> bool:
         """Close what a run left open that was broken off without a word. False if it did: its text is unknown here."""
-        writing, self.writing = self.writing, None
-        self._begun, self.asks = None, False
-        if writing is not None and writing.part is not None:
-            self._tell_over(writing.segment.id, writing.part)
-        return writing is None
+        open_text, self.open_text = self.open_text, None
+        self._pending_part, self.wants_delta = None, False
+        if open_text is not None and open_text.part is not None:
+            self._complete_reasoning_part(open_text.segment.id, open_text.part)
+        return open_text is None
 
-    def _tell_over(self, segment_id: str, part: t.ReasoningPart) -> None:
+    def _complete_reasoning_part(self, segment_id: str, part: t.ReasoningPart) -> None:
         """No more of the part comes, whether or not it is whole."""
-        self._tell(
+        self._on_frame(
             f.ReasoningPartCompleted(
-                event_id=self._head.event_id, segment_id=segment_id, summary_index=part.summary_index
+                event_id=self._start_frame.event_id, segment_id=segment_id, summary_index=part.summary_index
             )
         )
 
 
-def _form(thought: t.ReasoningSegment) -> Any:
-    if not thought.parts:
+def _reasoning_form(reasoning: t.ReasoningSegment) -> Any:
+    if not reasoning.parts:
         return "sealed"
-    return "raw" if any(part.type == "reasoning_text" for part in thought.parts) else "summary"
+    return "raw" if any(part.type == "reasoning_text" for part in reasoning.parts) else "summary"
 
 
-def _citations(raw: list[dict[str, Any]], before: int) -> list[t.Citation]:
+def _citations(raw: list[dict[str, Any]], offset: int) -> list[t.Citation]:
     """The citations of a text that has `before` characters of its segment before it."""
     return [
         t.Citation(
-            url=one.url,
-            title=one.title,
-            start_index=UNSET if one.start is None else one.start + before,
-            end_index=UNSET if one.end is None else one.end + before,
+            url=citation.url,
+            title=citation.title,
+            start_index=UNSET if citation.start is None else citation.start + offset,
+            end_index=UNSET if citation.end is None else citation.end + offset,
         )
-        for one in beside.citations(raw)
+        for citation in beside.citations(raw)
     ]
 
 
 def _usage(usage: Usage) -> t.TokenCounts | UnsetType:
     counts = t.TokenCounts(
-        input_tokens=_known(usage.input_tokens),
-        output_tokens=_known(usage.output_tokens),
-        reasoning_tokens=_known(usage.output_reasoning_tokens),
+        input_tokens=_or_unset(usage.input_tokens),
+        output_tokens=_or_unset(usage.output_tokens),
+        reasoning_tokens=_or_unset(usage.output_reasoning_tokens),
     )
     return counts if counts != t.TokenCounts() else UNSET
 
 
-def _known(count: int | None) -> int | UnsetType:
+def _or_unset(count: int | None) -> int | UnsetType:
     return UNSET if count is None else count
 
 
-_ENDS: dict[type[ModelResponsePart], Callable[[Account, Any, Writing | None, int], None]] = {
-    ThinkingPart: Account._thinking_end,
-    TextPart: Account._text_end,
-    RefusalPart: Account._text_end,
-    ToolCallPart: Account._call_end,
-    BuiltinToolCallPart: Account._call_end,
-    BuiltinToolReturnPart: Account._builtin_result,
-    FilePart: Account._file,
+_ENDS: dict[type[ModelResponsePart], Callable[[AnswerBuilder, Any, OpenText | None, int], None]] = {
+    ThinkingPart: AnswerBuilder._thinking_end,
+    TextPart: AnswerBuilder._text_end,
+    RefusalPart: AnswerBuilder._text_end,
+    ToolCallPart: AnswerBuilder._call_end,
+    BuiltinToolCallPart: AnswerBuilder._call_end,
+    BuiltinToolReturnPart: AnswerBuilder._builtin_result,
+    FilePart: AnswerBuilder._file_end,
 }
 
-HANDLERS: dict[type[Any], Callable[[Account, Any, int], None]] = {
-    ResponseStartEvent: Account._turn_start,
-    ResponseEndEvent: Account._turn_end,
-    ItemStartEvent: Account._item_start,
-    ItemEndEvent: Account._item_end,
-    PartStartEvent: Account._part_start,
-    PartEndEvent: Account._part_end,
-    FunctionToolCallEvent: Account._running,
-    FunctionToolResultEvent: Account._tool_result,
-    RunEndEvent: Account._run_end,
+HANDLERS: dict[type[Any], Callable[[AnswerBuilder, Any, int], None]] = {
+    ResponseStartEvent: AnswerBuilder._turn_start,
+    ResponseEndEvent: AnswerBuilder._turn_end,
+    ItemStartEvent: AnswerBuilder._item_start,
+    ItemEndEvent: AnswerBuilder._item_end,
+    PartStartEvent: AnswerBuilder._part_start,
+    PartEndEvent: AnswerBuilder._part_end,
+    FunctionToolCallEvent: AnswerBuilder._function_started,
+    FunctionToolResultEvent: AnswerBuilder._tool_result,
+    RunEndEvent: AnswerBuilder._run_end,
 }
 """What handles each kind of event but deltas. An event that is not here is not shown."""

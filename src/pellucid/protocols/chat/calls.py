@@ -31,12 +31,12 @@ from ...parts import (
     ToolCallPartDelta,
     ToolReturnPart,
 )
-from ...text import shown
+from ...text import replace_surrogates
 from . import frames as f
 from . import types as t
 
 
-class Family(NamedTuple):
+class CallTypes(NamedTuple):
     """How calls of one kind are told."""
 
     segment: type[t.ToolSegment]
@@ -45,16 +45,20 @@ class Family(NamedTuple):
     result: type[f.CallResult]
 
 
-FUNCTION = Family(t.ToolCallSegment, f.ToolCallStarted, f.ToolCallUpdate, f.ToolResult)
+FUNCTION = CallTypes(t.ToolCallSegment, f.ToolCallStarted, f.ToolCallUpdate, f.ToolResult)
 BUILTIN = FUNCTION._replace(segment=t.BuiltinToolSegment)
-_WEB_SEARCH = Family(t.WebSearchSegment, f.WebSearchCallStarted, f.WebSearchCallUpdate, f.WebSearchCallResult)
-_CODE = Family(
+_WEB_SEARCH = CallTypes(t.WebSearchSegment, f.WebSearchCallStarted, f.WebSearchCallUpdate, f.WebSearchCallResult)
+_CODE = CallTypes(
     t.CodeInterpreterSegment,
     f.CodeInterpreterCallStarted,
     f.CodeInterpreterCallUpdate,
     f.CodeInterpreterCallResult,
 )
-BUILTINS: dict[str, Family] = {"web_search": _WEB_SEARCH, "code_interpreter": _CODE, "code_execution": _CODE}
+BUILTIN_CALL_TYPES: dict[str, CallTypes] = {
+    "web_search": _WEB_SEARCH,
+    "code_interpreter": _CODE,
+    "code_execution": _CODE,
+}
 """The provider's tools that have events of their own, by what they are called among ours."""
 
 
@@ -65,7 +69,7 @@ class Outcome(NamedTuple):
     error: str | None = None
 
 
-def arguments(part: ToolCallPart | BuiltinToolCallPart) -> Any:
+def decoded_arguments(part: ToolCallPart | BuiltinToolCallPart) -> Any:
     """The arguments as JSON; as text, where the model wrote none or was cut off in it."""
     args = part.args
     if args is None or args == "":
@@ -89,26 +93,26 @@ def function_outcome(result: ToolReturnPart | RetryPromptPart) -> Outcome:
 
 def builtin_outcome(content: Any) -> Outcome:
     """Of a tool of the provider's, in whichever shape it says so."""
-    error = _error(content)
-    return Outcome(content) if error is None else Outcome(None, shown(error))
+    error = _error_message(content)
+    return Outcome(content) if error is None else Outcome(None, replace_surrogates(error))
 
 
-_FAILED = ("failed", "incomplete", "cancelled", "error")
+_FAILURE_STATUSES = ("failed", "incomplete", "cancelled", "error")
 
 
-def _error(content: Any) -> str | None:
+def _error_message(content: Any) -> str | None:
     if not isinstance(content, dict):
         return None
     for name in ("error", "error_code"):
         if content.get(name):
-            return _text(content[name])
+            return _error_text(content[name])
     if content.get("is_error") is True:
-        return _text(content.get("content")) or "the tool failed"
+        return _error_text(content.get("content")) or "the tool failed"
     status = content.get("status")
-    return f"the tool ended as {status}" if status in _FAILED else None
+    return f"the tool ended as {status}" if status in _FAILURE_STATUSES else None
 
 
-def _text(value: Any) -> str:
+def _error_text(value: Any) -> str:
     if isinstance(value, dict) and isinstance(value.get("message"), str):
         value = value["message"]
     if isinstance(value, str):
@@ -119,7 +123,7 @@ def _text(value: Any) -> str:
         return "the tool failed"
 
 
-class Ledger:
+class SegmentList:
     """`segments` and their `timeline` as they open."""
 
     def __init__(self) -> None:
@@ -128,19 +132,19 @@ class Ledger:
         self._ids: set[str] = set()
         self._sequence = 0
 
-    def number(self) -> int:
+    def next_sequence_number(self) -> int:
         """The `sequence_number` of what opens now."""
         self._sequence += 1
         return self._sequence - 1
 
-    def name(self, id: str) -> str:
+    def unique_id(self, id: str) -> str:
         """The id of a segment that opens now, of the item with this id: its own, or one behind it."""
-        name, number = id, 1
-        while name in self._ids:
+        candidate, number = id, 1
+        while candidate in self._ids:
             number += 1
-            name = f"{id}_{number}"
-        self._ids.add(name)
-        return name
+            candidate = f"{id}_{number}"
+        self._ids.add(candidate)
+        return candidate
 
     def add(self, segment: t.Segment, now: int) -> t.Span:
         """It opens; the span is to be ended by whoever closes it."""
@@ -150,64 +154,68 @@ class Ledger:
         return span
 
 
-_LOOKS = (32, 64, 128, 256, f.PREVIEW)
+_PREVIEW_LENGTHS = (32, 64, 128, 256, f.MAX_PREVIEW_CHARS)
 """How long the arguments of a call are, each time that their beginning is told."""
 
 
-class Call:
+class PendingCall:
     """A call without a result, and what was told of it."""
 
-    __slots__ = ("family", "id", "preview", "segment", "span", "status", "untold")
+    __slots__ = ("has_unsent_preview", "id", "preview", "segment", "span", "status", "types")
 
-    def __init__(self, id: str, family: Family, segment: t.ToolSegment, span: t.Span) -> None:
+    def __init__(self, id: str, types: CallTypes, segment: t.ToolSegment, span: t.Span) -> None:
         self.id = id
         """As results name it."""
-        self.family = family
+        self.types = types
         self.segment = segment
         self.span = span
         self.status = "arguments"
         self.preview = ""
-        self.untold = False
+        self.has_unsent_preview = False
         """Whether there is more to show of the arguments than was shown."""
 
     @property
-    def listens(self) -> bool:
+    def wants_delta(self) -> bool:
         """Whether a delta may change anything. A provider also says how far its tool is, between the arguments."""
-        return self.family is not FUNCTION or len(self.preview) < f.PREVIEW
+        return self.types is not FUNCTION or len(self.preview) < f.MAX_PREVIEW_CHARS
 
 
-class Calls:
+class CallTracker:
     """All calls of one answer. `tell` gets their frames."""
 
-    def __init__(self, event_id: str, ledger: Ledger, tell: f.Tell) -> None:
+    def __init__(self, event_id: str, segment_list: SegmentList, on_frame: f.FrameSink) -> None:
         self._event_id = event_id
-        self._ledger = ledger
-        self._tell = tell
-        self._waiting: list[Call] = []
-        self._ids: set[str] = set()
+        self._segment_list = segment_list
+        self._on_frame = on_frame
+        self._pending: list[PendingCall] = []
+        self._call_ids: set[str] = set()
 
     def open(
-        self, part: ToolCallPart | BuiltinToolCallPart | BuiltinToolReturnPart, item: str, now: int, preview: str = ""
-    ) -> Call:
-        ledger, name = self._ledger, shown(part.tool_name)
-        family = FUNCTION if isinstance(part, ToolCallPart) else BUILTINS.get(name, BUILTIN)
-        id = ledger.name(item)
-        call_id = shown(part.tool_call_id)
-        if not call_id or call_id in self._ids:
+        self,
+        part: ToolCallPart | BuiltinToolCallPart | BuiltinToolReturnPart,
+        item_id: str,
+        now: int,
+        preview: str = "",
+    ) -> PendingCall:
+        segment_list, name = self._segment_list, replace_surrogates(part.tool_name)
+        types = FUNCTION if isinstance(part, ToolCallPart) else BUILTIN_CALL_TYPES.get(name, BUILTIN)
+        id = segment_list.unique_id(item_id)
+        call_id = replace_surrogates(part.tool_call_id)
+        if not call_id or call_id in self._call_ids:
             call_id = id
-        self._ids.add(call_id)
-        segment = family.segment(
+        self._call_ids.add(call_id)
+        segment = types.segment(
             id=id,
             call_id=call_id,
             name=name,
             created_at=now,
-            sequence_number=ledger.number(),
-            output_index=len(ledger.segments),
+            sequence_number=segment_list.next_sequence_number(),
+            output_index=len(segment_list.segments),
         )
-        call = Call(part.tool_call_id, family, segment, ledger.add(segment, now))
-        self._waiting.append(call)
-        self._tell(
-            family.started(
+        call = PendingCall(part.tool_call_id, types, segment, segment_list.add(segment, now))
+        self._pending.append(call)
+        self._on_frame(
+            types.started(
                 event_id=self._event_id,
                 call_id=call_id,
                 name=name,
@@ -218,84 +226,84 @@ class Calls:
         )
         return call
 
-    def delta(self, call: Call, delta: ToolCallPartDelta | BuiltinToolCallPartDelta) -> None:
+    def add_delta(self, call: PendingCall, delta: ToolCallPartDelta | BuiltinToolCallPartDelta) -> None:
         """More of its arguments, or a word of the provider's about how far its tool is."""
         status: str | None = getattr(delta, "status", None)
-        before, look = len(call.preview), False
-        if delta.args_delta and before < f.PREVIEW:
-            call.preview += shown(delta.args_delta[: f.PREVIEW - before])
-            call.untold = True
-            look = any(before < length <= len(call.preview) for length in _LOOKS)
-        if status or look:
-            self._update(call, shown(status) if status else call.status)
+        length_before, has_new_preview = len(call.preview), False
+        if delta.args_delta and length_before < f.MAX_PREVIEW_CHARS:
+            call.preview += replace_surrogates(delta.args_delta[: f.MAX_PREVIEW_CHARS - length_before])
+            call.has_unsent_preview = True
+            has_new_preview = any(length_before < length <= len(call.preview) for length in _PREVIEW_LENGTHS)
+        if status or has_new_preview:
+            self._update(call, replace_surrogates(status) if status else call.status)
 
-    def whole(self, call: Call, part: ToolCallPart | BuiltinToolCallPart) -> None:
+    def complete_arguments(self, call: PendingCall, part: ToolCallPart | BuiltinToolCallPart) -> None:
         """Its arguments are whole, or as far as they will come."""
-        call.segment.args = arguments(part)
-        runs = isinstance(part, BuiltinToolCallPart) and part.complete and call.status == "arguments"
-        if runs or call.untold:
-            self._update(call, "running" if runs else call.status)
+        call.segment.args = decoded_arguments(part)
+        is_running = isinstance(part, BuiltinToolCallPart) and part.complete and call.status == "arguments"
+        if is_running or call.has_unsent_preview:
+            self._update(call, "running" if is_running else call.status)
 
-    def running(self, part: ToolCallPart, now: int) -> None:
+    def start_function(self, part: ToolCallPart, now: int) -> None:
         """The run calls a function."""
-        call = self._called(part.tool_call_id, function=True)
+        call = self._find_pending(part.tool_call_id, is_function=True)
         if call is None:
             # One that an earlier answer left.
-            preview = shown(part.args_as_json()[: f.PREVIEW])
-            call = self.open(part, shown(part.item_id or f"fc_{part.tool_call_id}"), now, preview)
-            call.segment.args = arguments(part)
+            preview = replace_surrogates(part.args_as_json()[: f.MAX_PREVIEW_CHARS])
+            call = self.open(part, replace_surrogates(part.item_id or f"fc_{part.tool_call_id}"), now, preview)
+            call.segment.args = decoded_arguments(part)
         self._update(call, "running")
 
-    def returned(self, event: FunctionToolResultEvent, now: int) -> None:
+    def function_returned(self, event: FunctionToolResultEvent, now: int) -> None:
         """What a function gave."""
         result = event.result
-        call = self._called(result.tool_call_id, function=True)
+        call = self._find_pending(result.tool_call_id, is_function=True)
         # Without a name it is a word to the model about its answer, and no call's result.
         if call is not None and result.tool_name is not None:
-            self._settle(call, function_outcome(result), now)
+            self._complete(call, function_outcome(result), now)
 
-    def builtin_returned(self, part: BuiltinToolReturnPart, item: str, now: int) -> None:
+    def builtin_returned(self, part: BuiltinToolReturnPart, item_id: str, now: int) -> None:
         """What a tool of the provider's gave; one whose call nobody saw opens it."""
-        call = self._called(part.tool_call_id, function=False)
+        call = self._find_pending(part.tool_call_id, is_function=False)
         if call is None:
-            call = self.open(part, item, now)
+            call = self.open(part, item_id, now)
             call.segment.args = {}
-        self._settle(call, builtin_outcome(part.content), now)
+        self._complete(call, builtin_outcome(part.content), now)
 
     def end(self, now: int) -> None:
         """Nobody answers any more."""
-        for call in self._waiting:
+        for call in self._pending:
             call.span.ended_at = now
             self._update(call, "incomplete")
-        self._waiting = []
+        self._pending = []
 
-    def _called(self, id: str, *, function: bool) -> Call | None:
+    def _find_pending(self, id: str, *, is_function: bool) -> PendingCall | None:
         """The call that waits under this id: of several, the last."""
-        waiting = (one for one in reversed(self._waiting) if one.id == id and (one.family is FUNCTION) == function)
-        return next(waiting, None)
+        matches = (one for one in reversed(self._pending) if one.id == id and (one.types is FUNCTION) == is_function)
+        return next(matches, None)
 
-    def _update(self, call: Call, status: str) -> None:
+    def _update(self, call: PendingCall, status: str) -> None:
         call.status = status
-        self._tell(
-            call.family.update(
+        self._on_frame(
+            call.types.update(
                 event_id=self._event_id,
                 call_id=call.segment.call_id,
                 status=status,
-                args_preview=call.preview if call.untold else UNSET,
+                args_preview=call.preview if call.has_unsent_preview else UNSET,
             )
         )
-        call.untold = False
+        call.has_unsent_preview = False
 
-    def _settle(self, call: Call, outcome: Outcome, now: int) -> None:
-        self._waiting.remove(call)
+    def _complete(self, call: PendingCall, outcome: Outcome, now: int) -> None:
+        self._pending.remove(call)
         call.span.ended_at = now
         segment: Any = call.segment
         if outcome.error is None:
             segment.status, segment.result = "completed", outcome.result
         else:
-            segment.status, segment.error = "failed", shown(outcome.error)
-        self._tell(
-            call.family.result(
+            segment.status, segment.error = "failed", replace_surrogates(outcome.error)
+        self._on_frame(
+            call.types.result(
                 event_id=self._event_id, call_id=segment.call_id, result=outcome.result, error=segment.error
             )
         )

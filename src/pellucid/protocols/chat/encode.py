@@ -26,17 +26,17 @@ from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent, SideEvent
 from ...parts import View
-from ...text import shown, writable
+from ...text import json_safe, replace_surrogates
 from . import frames as f
 from . import types as t
-from .account import Account, Writing
-from .frames import started
+from .account import AnswerBuilder, OpenText
+from .frames import message_started
 from .types import question_id
 
 QUEUED = b": queued\n\n"
 
 _json = msgspec.json.Encoder().encode
-_END = b"}\n\n"
+_FRAME_END = b"}\n\n"
 
 
 class Encoder:
@@ -60,35 +60,35 @@ class Encoder:
         after: int = -1,
         live: bool = False,
     ) -> None:
-        self._head = f.started(event_id, conversation_id, model, created_at, view, effort_level)
-        self._account = Account(self._head, self._write)
+        self._start_frame = f.message_started(event_id, conversation_id, model, created_at, view, effort_level)
+        self._builder = AnswerBuilder(self._start_frame, self._write)
         self._after = after
         self._live = live
         self._number = 0
         self._out: list[bytes] = []
-        self._told: bytes | None = None
+        self._delta_prefix: bytes | None = None
         """What stands before the text in a delta of the open text; None where there is no open text."""
-        self._tail = _END
+        self._delta_suffix = _FRAME_END
 
     def start(self, *, queued: bool = False) -> bytes:
         """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
-        self._write(self._head)
+        self._write(self._start_frame)
         opening, self._out = b"".join(self._out), []
         return QUEUED + opening if queued and opening else opening
 
     def feed(self, events: Sequence[Event], now: int) -> bytes:
         """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
-        account, told = self._account, self._told
+        builder, prefix = self._builder, self._delta_prefix
         for event in events:
             # Deltas are nearly all there is.
             if type(event) is PartDeltaEvent:
-                if told is None:
-                    if not account.asks:
+                if prefix is None:
+                    if not builder.wants_delta:
                         continue
-                    account.delta(event.delta, now)
-                    if account.writing is None:
+                    builder.handle_delta(event.delta, now)
+                    if builder.open_text is None:
                         continue
-                    told = self._open(account.writing)
+                    prefix = self._open_deltas(builder.open_text)
                 text: str | None = event.delta.content_delta  # type: ignore[union-attr]  # calls write no text
                 if text:
                     number = self._number
@@ -97,16 +97,16 @@ class Encoder:
                         try:
                             data = _json(text)
                         except UnicodeEncodeError:
-                            data = _json(shown(text))
-                        self._out.append(b"id: %d%b%b%b" % (number, told, data, self._tail))
+                            data = _json(replace_surrogates(text))
+                        self._out.append(b"id: %d%b%b%b" % (number, prefix, data, self._delta_suffix))
             else:
-                account.step(event, now)
-                if account.writing is None:
-                    told = None
-        self._told = told
+                builder.handle_event(event, now)
+                if builder.open_text is None:
+                    prefix = None
+        self._delta_prefix = prefix
         out = self._out
         if not out:
-            return QUEUED if self._live and _waits(events) else b""
+            return QUEUED if self._live and _is_queue_wait(events) else b""
         self._out = []
         return out[0] if len(out) == 1 else b"".join(out)
 
@@ -116,46 +116,46 @@ class Encoder:
     @property
     def ended(self) -> bool:
         """Whether the run is over."""
-        return self._account.ended
+        return self._builder.ended
 
     @property
     def event(self) -> t.Answer:
         """The canonical event; whole, once the run has ended."""
-        return self._account.answer
+        return self._builder.answer
 
-    def _open(self, writing: Writing) -> bytes:
+    def _open_deltas(self, open_text: OpenText) -> bytes:
         """The template of the deltas of this text. (No format: an id may hold a percent sign.)"""
-        id, part = self._head.event_id, writing.part
+        id, part = self._start_frame.event_id, open_text.part
         if part is None:
-            self._tail = b',"output_index":%d}\n\n' % writing.place
+            self._delta_suffix = b',"output_index":%d}\n\n' % open_text.output_index
             return b'\nevent: text_delta\ndata: {"type":"text_delta","event_id":%b,"text_delta":' % _json(id)
-        self._tail = _END
+        self._delta_suffix = _FRAME_END
         return (
             b'\nevent: reasoning_part_delta\ndata: {"type":"reasoning_part_delta","event_id":%b,"segment_id":%b,'
-            b'"summary_index":%d,"text_delta":' % (_json(id), _json(writing.segment.id), part.summary_index)
+            b'"summary_index":%d,"text_delta":' % (_json(id), _json(open_text.segment.id), part.summary_index)
         )
 
     def _write(self, frame: Any) -> None:
         number = self._number
         self._number = number + 1
         if number > self._after:
-            name = f.NAMES[type(frame)].encode()
-            self._out.append(b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, _data(frame)))
+            name = f.FRAME_NAMES[type(frame)].encode()
+            self._out.append(b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, _encode_frame(frame)))
 
 
-def _waits(events: Sequence[Event]) -> bool:
+def _is_queue_wait(events: Sequence[Event]) -> bool:
     """Whether all that they say is that the model has yet to become free."""
     return bool(events) and all(type(event) is SideEvent and event.namespace == "queue" for event in events)
 
 
-def _data(frame: Any) -> bytes:
+def _encode_frame(frame: Any) -> bytes:
     try:
         return _json(frame)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
-        return _json(writable(frame))
+        return _json(json_safe(frame))
 
 
-def answer(
+def build_answer(
     event_id: str,
     conversation_id: str,
     model: str,
@@ -166,13 +166,13 @@ def answer(
     effort_level: str | None = None,
 ) -> t.Answer:
     """The event that a stream of these batches would bring last. Each has its time before it, and is redacted."""
-    account = Account(started(event_id, conversation_id, model, created_at, view, effort_level))
+    builder = AnswerBuilder(message_started(event_id, conversation_id, model, created_at, view, effort_level))
     for now, events in batches:
-        account.read(events, now)
-    return account.answer
+        builder.feed(events, now)
+    return builder.answer
 
 
-def question(
+def build_question(
     event_id: str, conversation_id: str, text: str, created_at: int, versions: Sequence[str] = ()
 ) -> t.Question:
     """The question whose answer is `event_id`. `versions`: the answers to it and to those asked in its place."""
@@ -181,6 +181,6 @@ def question(
         id=id,
         conversation_id=conversation_id,
         created_at=created_at,
-        segments=[t.TextSegment(id=f"{id}_text", text=shown(text))],
+        segments=[t.TextSegment(id=f"{id}_text", text=replace_surrogates(text))],
         versions=list(versions) if len(versions) > 1 else UNSET,
     )

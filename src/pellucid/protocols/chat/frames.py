@@ -15,11 +15,11 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo
 from ...parts import View
-from ...text import shown
+from ...text import replace_surrogates
 from ..errors import STATUSES
 from .types import Answer
 
-PREVIEW = 500
+MAX_PREVIEW_CHARS = 500
 """How many characters of its arguments a call shows while it is under way."""
 
 
@@ -27,11 +27,11 @@ class _Frame(msgspec.Struct, kw_only=True, tag_field="type", forbid_unknown_fiel
     pass
 
 
-class _OfMessage(_Frame, kw_only=True):
+class _MessageFrame(_Frame, kw_only=True):
     event_id: str
 
 
-class MessageStarted(_OfMessage, kw_only=True, tag="message_started"):
+class MessageStarted(_MessageFrame, kw_only=True, tag="message_started"):
     """The answer begins: always the first, once."""
 
     conversation_id: str
@@ -41,14 +41,14 @@ class MessageStarted(_OfMessage, kw_only=True, tag="message_started"):
     effort_level: str | UnsetType = UNSET
 
 
-def started(
+def message_started(
     event_id: str, conversation_id: str, model: str, created_at: int, view: View, effort_level: str | None
 ) -> MessageStarted:
     """The beginning of an answer. What UTF-8 cannot hold is U+FFFD in it."""
     return MessageStarted(
-        event_id=shown(event_id),
-        conversation_id=shown(conversation_id),
-        model=shown(model),
+        event_id=replace_surrogates(event_id),
+        conversation_id=replace_surrogates(conversation_id),
+        model=replace_surrogates(model),
         created_at=created_at,
         view=view,
         effort_level=UNSET if effort_level is None else effort_level,
@@ -58,31 +58,31 @@ def started(
 # --- reasoning ---------------------------------------------------------------------------------------------------
 
 
-class _OfPart(_OfMessage, kw_only=True):
+class _PartFrame(_MessageFrame, kw_only=True):
     segment_id: str
     summary_index: int
 
 
-class ReasoningPartStarted(_OfPart, kw_only=True, tag="reasoning_part_started"):
+class ReasoningPartStarted(_PartFrame, kw_only=True, tag="reasoning_part_started"):
     """A part of the thought begins; told with its first text."""
 
     sequence_number: int
     created_at: int
 
 
-class ReasoningPartDelta(_OfPart, kw_only=True, tag="reasoning_part_delta"):
+class ReasoningPartDelta(_PartFrame, kw_only=True, tag="reasoning_part_delta"):
     """More of the part."""
 
     text_delta: str
 
 
-class ReasoningPartCompleted(_OfPart, kw_only=True, tag="reasoning_part_completed"):
+class ReasoningPartCompleted(_PartFrame, kw_only=True, tag="reasoning_part_completed"):
     """The part is over."""
 
     is_complete: Literal[True] = True
 
 
-class ReasoningSegmentMeta(_OfMessage, kw_only=True, tag="reasoning_segment_meta"):
+class ReasoningSegmentMeta(_MessageFrame, kw_only=True, tag="reasoning_segment_meta"):
     """A segment of reasoning opens: so one without parts is seen, too. And again, once its tokens are known."""
 
     segment_id: str
@@ -97,7 +97,7 @@ class ReasoningSegmentMeta(_OfMessage, kw_only=True, tag="reasoning_segment_meta
 # --- the answer --------------------------------------------------------------------------------------------------
 
 
-class TextDelta(_OfMessage, kw_only=True, tag="text_delta"):
+class TextDelta(_MessageFrame, kw_only=True, tag="text_delta"):
     """More of the answer, or of a refusal. `output_index`: the place of its segment."""
 
     text_delta: str
@@ -107,7 +107,7 @@ class TextDelta(_OfMessage, kw_only=True, tag="text_delta"):
 # --- tools -------------------------------------------------------------------------------------------------------
 
 
-class CallStarted(_OfMessage, kw_only=True):
+class CallStarted(_MessageFrame, kw_only=True):
     """A call opens. `args_preview` is empty while its arguments are still to come."""
 
     call_id: str
@@ -117,7 +117,7 @@ class CallStarted(_OfMessage, kw_only=True):
     created_at: int
 
 
-class CallUpdate(_OfMessage, kw_only=True):
+class CallUpdate(_MessageFrame, kw_only=True):
     """How far a call is: `arguments`, then `running`, or a provider's own word; `incomplete` if nobody answered it."""
 
     call_id: str
@@ -129,7 +129,7 @@ class CallUpdate(_OfMessage, kw_only=True):
     """The beginning of the arguments as they stand."""
 
 
-class CallResult(_OfMessage, kw_only=True):
+class CallResult(_MessageFrame, kw_only=True):
     """What came back: any JSON, or null and an `error`."""
 
     call_id: str
@@ -176,13 +176,13 @@ class CodeInterpreterCallResult(CallResult, kw_only=True, tag="code_interpreter_
 # --- the end -----------------------------------------------------------------------------------------------------
 
 
-class MessageError(_OfMessage, kw_only=True, tag="message_error"):
+class MessageError(_MessageFrame, kw_only=True, tag="message_error"):
     """The answer failed. What came of it follows as `message_final`, unless it could not be kept."""
 
     message: str
 
 
-class MessageCancelled(_OfMessage, kw_only=True, tag="message_cancelled"):
+class MessageCancelled(_MessageFrame, kw_only=True, tag="message_cancelled"):
     """Somebody stopped it. What came of it follows as `message_final`."""
 
 
@@ -213,23 +213,23 @@ Frame: TypeAlias = (
     | MessageFinal
 )
 
-Tell: TypeAlias = Callable[[Any], None]
+FrameSink: TypeAlias = Callable[[Any], None]
 """Who is told a frame."""
 
-NAMES: dict[type[Any], str] = {frame: str(frame.__struct_config__.tag) for frame in get_args(Frame)}
+FRAME_NAMES: dict[type[Any], str] = {frame: str(frame.__struct_config__.tag) for frame in get_args(Frame)}
 """What each is called, as an event and as its `type`."""
 
 
-CONFLICTS = (CONVERSATION_BUSY, CONVERSATION_MOVED)
+CONFLICT_CODES = (CONVERSATION_BUSY, CONVERSATION_MOVED)
 """The request is right, and the chat is not as it would have to be."""
 
 
 def status_of(error: ErrorInfo) -> int:
     """The HTTP status for an error that comes before anything was streamed."""
-    return 409 if error.code in CONFLICTS and error.kind == "invalid_request" else STATUSES[error.kind]
+    return 409 if error.code in CONFLICT_CODES and error.kind == "invalid_request" else STATUSES[error.kind]
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:
     """The body beside it; `code` is always there."""
-    payload: dict[str, Any] = {"message": error.told, "code": error.code or error.kind}
+    payload: dict[str, Any] = {"message": error.full_message, "code": error.code or error.kind}
     return {"error": payload if error.param is None else {**payload, "param": error.param}}

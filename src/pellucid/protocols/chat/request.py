@@ -16,7 +16,7 @@ from ..decoding import convert, read_json
 from . import types as t
 from .types import answer_id
 
-THINKING: dict[t.Effort, ThinkingLevel] = {
+THINKING_LEVELS: dict[t.Effort, ThinkingLevel] = {
     "off": False,
     "minimal": "minimal",
     "low": "low",
@@ -68,7 +68,7 @@ class Request(NamedTuple):
         return None if self.body.follows is None else answer_id(self.body.follows, "follows")
 
     @property
-    def own_tools(self) -> frozenset[str]:
+    def client_tools(self) -> frozenset[str]:
         """A page calls no functions of its own."""
         return frozenset()
 
@@ -83,11 +83,11 @@ class Request(NamedTuple):
         return None
 
     @property
-    def asked(self) -> ModelMessage:
+    def user_message(self) -> ModelMessage:
         """What the question adds to the conversation."""
         return ModelRequest([UserPromptPart(self.body.text)])
 
-    def place_of(self, part: SealedPart) -> str:
+    def token_path(self, part: SealedPart) -> str:
         """What is sealed is kept here: nobody gives it back."""
         return "conversation_id"
 
@@ -95,10 +95,10 @@ class Request(NamedTuple):
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
         """What to ask the model, whose name is still the public one: by default, the question alone."""
-        settings: ModelSettings = {} if self.effort is None else {"thinking": THINKING[self.effort]}
+        settings: ModelSettings = {} if self.effort is None else {"thinking": THINKING_LEVELS[self.effort]}
         return ModelCall(
             model=self.model or "",
-            messages=list([self.asked] if messages is None else messages),
+            messages=list([self.user_message] if messages is None else messages),
             settings=settings,
             tools=tuple(server_tools),
         )
@@ -121,8 +121,8 @@ def parse_request(body: bytes | dict[str, Any]) -> Request:
 
 def _check_follows(ask: t.Ask) -> None:
     if ask.replaces is not None:
-        wrong = "replaces names the place already; leave out one of the two"
-        raise RequestError(f"follows: {wrong}", code="invalid_value", param="follows")
+        problem = "replaces names the place already; leave out one of the two"
+        raise RequestError(f"follows: {problem}", code="invalid_value", param="follows")
     if ask.conversation_id is None:
-        wrong = "it is required beside follows: say which conversation goes on, or leave out both"
-        raise RequestError(f"conversation_id: {wrong}", code="missing", param="conversation_id")
+        problem = "it is required beside follows: say which conversation goes on, or leave out both"
+        raise RequestError(f"conversation_id: {problem}", code="missing", param="conversation_id")

@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import RequestError
 from ...parts import View
-from ...text import brief
+from ...text import truncate
 
 """In what form reasoning is told, from most to least."""
 
@@ -204,37 +204,37 @@ class Ask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     now, nothing is asked."""
 
 
-LONGEST_TITLE = 200
+MAX_TITLE_CHARS = 200
 """Characters, of a title that somebody gives."""
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PATCH /api/conversations/{id}`: what of a chat can be changed."""
 
-    title: Annotated[str, Meta(min_length=1, max_length=LONGEST_TITLE)] | UnsetType = UNSET
+    title: Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)] | UnsetType = UNSET
     head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
     """The answer that ends the branch to be shown (or its question)."""
 
 
-CONVERSATION = "chat"
-ANSWER = "evt"
-QUESTION = "ask"
+CONVERSATION_PREFIX = "chat"
+ANSWER_PREFIX = "evt"
+QUESTION_PREFIX = "ask"
 
 
 def question_id(id: str) -> str:
     """The id of the question's event. Raises `RequestError` if `id` is no event's."""
-    return f"{QUESTION}_{_same(id, None)}"
+    return f"{QUESTION_PREFIX}_{_shared_suffix(id, None)}"
 
 
 def answer_id(id: str, param: str | None = None) -> str:
     """The id of the answer's event. Raises `RequestError` if `id` is no event's; `param` says where it stood."""
-    return f"{ANSWER}_{_same(id, param)}"
+    return f"{ANSWER_PREFIX}_{_shared_suffix(id, param)}"
 
 
-def _same(id: str, param: str | None) -> str:
-    prefix, _, rest = id.partition("_")
-    if prefix not in (ANSWER, QUESTION) or not rest:
+def _shared_suffix(id: str, param: str | None) -> str:
+    prefix, _, suffix = id.partition("_")
+    if prefix not in (ANSWER_PREFIX, QUESTION_PREFIX) or not suffix:
         at = f"{param}: " if param is not None else ""
-        right = f"one begins with '{ANSWER}_' (an answer) or '{QUESTION}_' (a question)"
-        raise RequestError(f"{at}{brief(id)!r} is no event's id; {right}", code="invalid_value", param=param)
-    return rest
+        hint = f"one begins with '{ANSWER_PREFIX}_' (an answer) or '{QUESTION_PREFIX}_' (a question)"
+        raise RequestError(f"{at}{truncate(id)!r} is no event's id; {hint}", code="invalid_value", param=param)
+    return suffix

@@ -4,7 +4,7 @@
     verifier = Verifier(); verifier.feed(frame)      # while it comes: None, or the first thing that is wrong
     verifier.end()
 
-`RULES` names every rule. A stream is read from its beginning. A schema says what type each field has; this says what no
+`STRUCT_REDACTORS` names every rule. A stream is read from its beginning. A schema says what type each field has; this says what no
 schema can. What stands in fields is never told.
 """
 
@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from . import frames as f
 from . import types as t
-from .account import APART
+from .account import PARAGRAPH_BREAK
 
 RULES: dict[str, str] = {
     "frame": "a frame is `id: N`, `event: NAME` and one line of JSON, whose type is NAME; N counts from 0",
@@ -40,34 +40,34 @@ RULES: dict[str, str] = {
 }
 
 
-class Broken(NamedTuple):
+class Violation(NamedTuple):
     """A breach. `frame` is the number of frames before it."""
 
     frame: int
     rule: str
-    what: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.what} (frame {self.frame})"
+        return f"{self.rule}: {self.message} (frame {self.frame})"
 
 
-class _Wrong(Exception):
-    def __init__(self, rule: str, what: str) -> None:
+class _FrameError(Exception):
+    def __init__(self, rule: str, message: str) -> None:
         self.rule = rule
-        self.what = what
+        self.message = message
 
 
 def verify(stream: bytes) -> list[str]:
     """The rule that the first illegal frame breaks, if there is one; otherwise, that the stream is not at its end."""
     verifier = Verifier()
     *frames, rest = stream.split(b"\n\n")
-    found = None
+    violation = None
     for frame in frames:
-        found = found or verifier.feed(frame)
-    if found is None and rest:
-        found = Broken(verifier.frames, "frame", "the stream ends within a frame")
-    found = found or verifier.end()
-    return [] if found is None else [str(found)]
+        violation = violation or verifier.feed(frame)
+    if violation is None and rest:
+        violation = Violation(verifier.frames, "frame", "the stream ends within a frame")
+    violation = violation or verifier.end()
+    return [] if violation is None else [str(violation)]
 
 
 class _Segment:
@@ -99,154 +99,154 @@ class Verifier:
 
     def __init__(self) -> None:
         self.frames = 0
-        self._dead = False
-        self._over = False
+        self._has_violation = False
+        self._is_final = False
         self._event_id: str | None = None
         self._ending: t.Status | None = None
         self._sequence = -1
         self._index = -1
         self._segments: list[_Segment] = []
-        self._last: _Segment | None = None
+        self._last_segment: _Segment | None = None
         """What opened last; None if that was a call."""
-        self._open: str | None = None
+        self._open_segment_id: str | None = None
         """The id of the segment of which a part is open."""
         self._calls: dict[str, _Call] = {}
 
-    def feed(self, frame: bytes) -> Broken | None:
+    def feed(self, frame: bytes) -> Violation | None:
         """The next frame, without the blank line behind it; comments are none."""
-        if self._dead or frame.startswith(b":"):
+        if self._has_violation or frame.startswith(b":"):
             return None
         try:
-            self._one(_read(frame, self.frames))
-        except _Wrong as wrong:
-            self._dead = True
-            return Broken(self.frames, wrong.rule, wrong.what)
+            self._check_frame(_parse_frame(frame, self.frames))
+        except _FrameError as error:
+            self._has_violation = True
+            return Violation(self.frames, error.rule, error.message)
         self.frames += 1
         return None
 
-    def end(self) -> Broken | None:
+    def end(self) -> Violation | None:
         """Nothing more comes."""
-        if self._dead or self._over or self._ending == "failed":
+        if self._has_violation or self._is_final or self._ending == "failed":
             return None
-        return Broken(self.frames, "end", "the stream ends without message_final")
+        return Violation(self.frames, "end", "the stream ends without message_final")
 
-    def _one(self, frame: Any) -> None:
-        if self._over:
-            _wrong("end", "something follows message_final")
+    def _check_frame(self, frame: Any) -> None:
+        if self._is_final:
+            _reject("end", "something follows message_final")
         if isinstance(frame, f.MessageStarted):
             if self.frames:
-                _wrong("start", "message_started comes again")
+                _reject("start", "message_started comes again")
             self._event_id = frame.event_id
             return
         if self._event_id is None:
-            _wrong("start", "the stream does not begin with message_started")
-        of = frame.event.id if isinstance(frame, f.MessageFinal) else frame.event_id
-        if of != self._event_id:
-            _wrong("same", "an event of another message")
+            _reject("start", "the stream does not begin with message_started")
+        event_id = frame.event.id if isinstance(frame, f.MessageFinal) else frame.event_id
+        if event_id != self._event_id:
+            _reject("same", "an event of another message")
         if self._ending is not None and not isinstance(frame, f.MessageFinal):
-            _wrong("end", "something other than message_final follows the end")
-        if self._open is not None and not isinstance(frame, f.ReasoningPartDelta | f.ReasoningPartCompleted):
-            _wrong("part", "something comes before the open part is completed")
+            _reject("end", "something other than message_final follows the end")
+        if self._open_segment_id is not None and not isinstance(frame, f.ReasoningPartDelta | f.ReasoningPartCompleted):
+            _reject("part", "something comes before the open part is completed")
         _STEPS[type(frame)](self, frame)
 
-    def _opens(self, sequence: int | None, index: int | None) -> None:
+    def _check_order(self, sequence: int | None, index: int | None) -> None:
         if sequence is not None:
             if sequence <= self._sequence:
-                _wrong("order", f"sequence number {sequence} after {self._sequence}")
+                _reject("order", f"sequence number {sequence} after {self._sequence}")
             self._sequence = sequence
         if index is not None:
             if index <= self._index:
-                _wrong("order", f"output index {index} after {self._index}")
+                _reject("order", f"output index {index} after {self._index}")
             self._index = index
 
     # --- reasoning ---------------------------------------------------------------------------------------------
 
-    def _meta(self, frame: f.ReasoningSegmentMeta) -> None:
-        segment = self._named(frame.segment_id)
+    def _segment_meta(self, frame: f.ReasoningSegmentMeta) -> None:
+        segment = self._find_segment(frame.segment_id)
         if segment is None:
             if frame.sequence_number is UNSET or frame.output_index is UNSET or frame.created_at is UNSET:
-                _wrong("segment", "a segment is announced without its place, number and time")
-            self._opens(frame.sequence_number, frame.output_index)
+                _reject("segment", "a segment is announced without its place, number and time")
+            self._check_order(frame.sequence_number, frame.output_index)
             self._add(_Segment(frame.segment_id, frame.output_index, frame.sequence_number))
         elif frame.sequence_number is not UNSET or frame.output_index is not UNSET:
-            _wrong("segment", "a segment is announced again")
+            _reject("segment", "a segment is announced again")
         else:
             segment.tokens = frame.reasoning_tokens
 
     def _add(self, segment: _Segment) -> _Segment:
         self._segments.append(segment)
-        self._last = segment
+        self._last_segment = segment
         return segment
 
-    def _named(self, id: str) -> _Segment | None:
-        return next((one for one in self._segments if one.id == id), None)
+    def _find_segment(self, id: str) -> _Segment | None:
+        return next((segment for segment in self._segments if segment.id == id), None)
 
-    def _announced(self, id: str) -> _Segment:
-        segment = self._named(id)
+    def _announced_segment(self, id: str) -> _Segment:
+        segment = self._find_segment(id)
         if segment is None:
-            _wrong("segment", "something of a segment that was not announced")
+            _reject("segment", "something of a segment that was not announced")
         return segment
 
     def _part_started(self, frame: f.ReasoningPartStarted) -> None:
-        segment = self._announced(frame.segment_id)
-        if segment is not self._last:
-            _wrong("segment", "a part of a segment that is over")
+        segment = self._announced_segment(frame.segment_id)
+        if segment is not self._last_segment:
+            _reject("segment", "a part of a segment that is over")
         if frame.summary_index != len(segment.parts):
-            _wrong("part", f"part {frame.summary_index} of a segment that has {len(segment.parts)}")
-        self._opens(frame.sequence_number, None)
+            _reject("part", f"part {frame.summary_index} of a segment that has {len(segment.parts)}")
+        self._check_order(frame.sequence_number, None)
         segment.parts.append((frame.sequence_number, []))
-        self._open = segment.id
+        self._open_segment_id = segment.id
 
-    def _part_of(self, frame: f.ReasoningPartDelta | f.ReasoningPartCompleted) -> list[str]:
-        segment = self._announced(frame.segment_id)
-        if self._open != segment.id or frame.summary_index != len(segment.parts) - 1:
-            _wrong("part", "something of a part that is not open")
+    def _open_part_deltas(self, frame: f.ReasoningPartDelta | f.ReasoningPartCompleted) -> list[str]:
+        segment = self._announced_segment(frame.segment_id)
+        if self._open_segment_id != segment.id or frame.summary_index != len(segment.parts) - 1:
+            _reject("part", "something of a part that is not open")
         return segment.parts[-1][1]
 
     def _part_delta(self, frame: f.ReasoningPartDelta) -> None:
-        self._part_of(frame).append(_saying(frame.text_delta))
+        self._open_part_deltas(frame).append(_non_empty(frame.text_delta))
 
     def _part_completed(self, frame: f.ReasoningPartCompleted) -> None:
-        self._part_of(frame)
-        self._open = None
+        self._open_part_deltas(frame)
+        self._open_segment_id = None
 
     # --- the answer and tools ----------------------------------------------------------------------------------
 
     def _text(self, frame: f.TextDelta) -> None:
-        last = self._last
+        last = self._last_segment
         if last is None or last.index != frame.output_index:
             if frame.output_index <= self._index:
-                _wrong("text", f"text of segment {frame.output_index}, and {self._index} has opened")
-            self._opens(None, frame.output_index)
+                _reject("text", f"text of segment {frame.output_index}, and {self._index} has opened")
+            self._check_order(None, frame.output_index)
             last = self._add(_Segment(None, frame.output_index, None))
         elif last.id is not None:
-            _wrong("text", "text of a segment of reasoning")
-        last.text.append(_saying(frame.text_delta))
+            _reject("text", "text of a segment of reasoning")
+        last.text.append(_non_empty(frame.text_delta))
 
-    def _started(self, frame: f.CallStarted) -> None:
+    def _call_started(self, frame: f.CallStarted) -> None:
         if frame.call_id in self._calls:
-            _wrong("call", "a call is started again")
-        self._opens(frame.sequence_number, None)
-        self._last = None
-        self._calls[frame.call_id] = _Call(_kind(frame), frame.sequence_number)
+            _reject("call", "a call is started again")
+        self._check_order(frame.sequence_number, None)
+        self._last_segment = None
+        self._calls[frame.call_id] = _Call(_call_kind(frame), frame.sequence_number)
 
-    def _called(self, frame: f.CallUpdate | f.CallResult) -> _Call:
+    def _open_call(self, frame: f.CallUpdate | f.CallResult) -> _Call:
         call = self._calls.get(frame.call_id)
         if call is None:
-            _wrong("call", "something of a call that was not started")
-        if call.kind != _kind(frame):
-            _wrong("call", f"{_kind(frame)} of a call that is a {call.kind}")
+            _reject("call", "something of a call that was not started")
+        if call.kind != _call_kind(frame):
+            _reject("call", f"{_call_kind(frame)} of a call that is a {call.kind}")
         if call.result is not None or call.status == "incomplete":
-            _wrong("call", "something of a call that is over")
+            _reject("call", "something of a call that is over")
         return call
 
-    def _updated(self, frame: f.CallUpdate) -> None:
-        self._called(frame).status = frame.status
+    def _call_updated(self, frame: f.CallUpdate) -> None:
+        self._open_call(frame).status = frame.status
 
-    def _result(self, frame: f.CallResult) -> None:
+    def _call_result(self, frame: f.CallResult) -> None:
         if frame.error is not UNSET and frame.result is not None:
-            _wrong("call", "a result beside an error")
-        self._called(frame).result = frame
+            _reject("call", "a result beside an error")
+        self._open_call(frame).result = frame
 
     # --- the end -----------------------------------------------------------------------------------------------
 
@@ -257,58 +257,58 @@ class Verifier:
         self._ending = "cancelled"
 
     def _final(self, frame: f.MessageFinal) -> None:
-        self._over = True
+        self._is_final = True
         event = frame.event
         if event.status not in ((self._ending,) if self._ending else ("completed", "incomplete")):
-            _wrong("final", f"the status is {event.status}")
+            _reject("final", f"the status is {event.status}")
         if len({segment.id for segment in event.segments}) != len(event.segments):
-            _wrong("final", "two segments have one id")
+            _reject("final", "two segments have one id")
         streamed = {segment.index: segment for segment in self._segments}
         calls = dict(self._calls)
         for index, segment in enumerate(event.segments):
             if isinstance(segment, t.ReasoningSegment | t.TextSegment | t.RefusalSegment):
-                if not _is_as_streamed(segment, index, streamed.pop(index, None)):
-                    _wrong("final", f"segment {index} is not what was streamed")
-            elif not isinstance(segment, t.FileSegment) and not _is_as_called(
+                if not _matches_stream(segment, index, streamed.pop(index, None)):
+                    _reject("final", f"segment {index} is not what was streamed")
+            elif not isinstance(segment, t.FileSegment) and not _matches_call(
                 segment, index, calls.pop(segment.call_id, None)
             ):
-                _wrong("final", f"the call in segment {index} is not what was streamed")
+                _reject("final", f"the call in segment {index} is not what was streamed")
         if streamed or calls:
-            _wrong("final", "something that was streamed is not in it")
+            _reject("final", "something that was streamed is not in it")
         spans = event.timeline or []
         if [span.segment_id for span in spans] != [segment.id for segment in event.segments]:
-            _wrong("final", "the timeline is not that of the segments")
+            _reject("final", "the timeline is not that of the segments")
 
 
-def _read(frame: bytes, number: int) -> Any:
+def _parse_frame(frame: bytes, number: int) -> Any:
     lines = frame.split(b"\n")
     if len(lines) != 3 or b"\r" in frame:
-        _wrong("frame", "it is not three lines")
+        _reject("frame", "it is not three lines")
     id, event, data = lines
     if id != b"id: %d" % number:
-        _wrong("frame", f"its number is not {number}")
+        _reject("frame", f"its number is not {number}")
     try:
         raw = msgspec.json.decode(data.removeprefix(b"data: "))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raw = None
     if not data.startswith(b"data: ") or not isinstance(raw, dict):
-        _wrong("frame", "its data is no JSON object")
+        _reject("frame", "its data is no JSON object")
     kind = raw.get("type")
     if not isinstance(kind, str) or event != b"event: " + kind.encode():
-        _wrong("frame", "its event is not its type")
+        _reject("frame", "its event is not its type")
     try:
         return msgspec.convert(raw, f.Frame)
     except msgspec.ValidationError as error:
-        _wrong("fields", str(error).partition(":")[0])
+        _reject("fields", str(error).partition(":")[0])
 
 
-def _saying(text: str) -> str:
+def _non_empty(text: str) -> str:
     if not text:
-        _wrong("delta", "an empty delta")
+        _reject("delta", "an empty delta")
     return text
 
 
-def _is_as_streamed(
+def _matches_stream(
     segment: t.ReasoningSegment | t.TextSegment | t.RefusalSegment, index: int, streamed: _Segment | None
 ) -> bool:
     if streamed is None:
@@ -320,13 +320,13 @@ def _is_as_streamed(
         (streamed.id, streamed.sequence) == (segment.id, segment.sequence_number)
         and streamed.tokens == segment.reasoning_tokens
         and segment.output_index == index
-        and segment.combined_text == APART.join(part.text for part in segment.parts)
+        and segment.combined_text == PARAGRAPH_BREAK.join(part.text for part in segment.parts)
         and parts == [(number, "".join(text)) for number, text in streamed.parts]
         and [part.summary_index for part in segment.parts] == list(range(len(segment.parts)))
     )
 
 
-def _is_as_called(segment: t.ToolSegment, index: int, call: _Call | None) -> bool:
+def _matches_call(segment: t.ToolSegment, index: int, call: _Call | None) -> bool:
     if call is None or (call.sequence, index) != (segment.sequence_number, segment.output_index):
         return False
     if call.result is None:
@@ -336,25 +336,25 @@ def _is_as_called(segment: t.ToolSegment, index: int, call: _Call | None) -> boo
     return segment.status == "completed" and segment.result == call.result.result
 
 
-def _kind(frame: Any) -> str:
+def _call_kind(frame: Any) -> str:
     """The name that a call's events have in common."""
-    name = f.NAMES[type(frame)]
+    name = f.FRAME_NAMES[type(frame)]
     return "tool_call" if name == "tool_result" else name.rpartition("_")[0]
 
 
-def _wrong(rule: str, what: str) -> NoReturn:
-    raise _Wrong(rule, what)
+def _reject(rule: str, message: str) -> NoReturn:
+    raise _FrameError(rule, message)
 
 
 _STEPS: dict[type[Any], Callable[[Verifier, Any], None]] = {
-    f.ReasoningSegmentMeta: Verifier._meta,
+    f.ReasoningSegmentMeta: Verifier._segment_meta,
     f.ReasoningPartStarted: Verifier._part_started,
     f.ReasoningPartDelta: Verifier._part_delta,
     f.ReasoningPartCompleted: Verifier._part_completed,
     f.TextDelta: Verifier._text,
-    **{kind: Verifier._started for kind in f.NAMES if issubclass(kind, f.CallStarted)},
-    **{kind: Verifier._updated for kind in f.NAMES if issubclass(kind, f.CallUpdate)},
-    **{kind: Verifier._result for kind in f.NAMES if issubclass(kind, f.CallResult)},
+    **{kind: Verifier._call_started for kind in f.FRAME_NAMES if issubclass(kind, f.CallStarted)},
+    **{kind: Verifier._call_updated for kind in f.FRAME_NAMES if issubclass(kind, f.CallUpdate)},
+    **{kind: Verifier._call_result for kind in f.FRAME_NAMES if issubclass(kind, f.CallResult)},
     f.MessageError: Verifier._failed,
     f.MessageCancelled: Verifier._cancelled,
     f.MessageFinal: Verifier._final,

@@ -47,7 +47,7 @@ from ...events import (
 )
 from ...growing import TEXT_FIELD
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
-from ...text import shown
+from ...text import replace_surrogates
 from .. import beside
 from . import types as t
 from .types import error_payload
@@ -56,63 +56,69 @@ from .types import error_payload
 def logprobs(raw: list[dict[str, Any]]) -> list[t.ChatLogProb]:
     return [
         t.ChatLogProb(
-            token=one.token,
-            logprob=one.logprob,
-            bytes=one.bytes,
-            top_logprobs=[t.ChatTopLogProb(top.token, top.logprob, top.bytes) for top in one.top],
+            token=token.token,
+            logprob=token.logprob,
+            bytes=token.bytes,
+            top_logprobs=[t.ChatTopLogProb(top.token, top.logprob, top.bytes) for top in token.top_logprobs],
         )
-        for one in beside.tokens(raw)
+        for token in beside.token_logprobs(raw)
     ]
 
 
-def citations(raw: list[dict[str, Any]], before: int) -> list[t.ChatAnnotation]:
+def citations(raw: list[dict[str, Any]], offset: int) -> list[t.ChatAnnotation]:
     """The URL citations among the annotations of a text that has `before` characters of the message before it."""
     return [
-        t.ChatAnnotation(t.ChatUrlCitation(one.url, one.title, _moved(one.start, before), _moved(one.end, before)))
-        for one in beside.citations(raw)
+        t.ChatAnnotation(
+            t.ChatUrlCitation(
+                citation.url, citation.title, _shifted(citation.start, offset), _shifted(citation.end, offset)
+            )
+        )
+        for citation in beside.citations(raw)
     ]
 
 
-def _moved(index: int | None, before: int) -> int:
+def _shifted(index: int | None, offset: int) -> int:
     """0 where the provider did not say."""
-    return 0 if index is None else index + before
+    return 0 if index is None else index + offset
 
 
-def usage(usage: Usage) -> t.ChatUsage | None:
+def usage_of(usage: Usage) -> t.ChatUsage | None:
     """None if nothing was counted."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    read, wrote = usage.input_tokens or 0, usage.output_tokens or 0
+    input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
     prompt = t.ChatPromptTokensDetails(
-        _known(usage.cache_read_tokens), _known(usage.cache_write_tokens), _known(usage.input_audio_tokens)
+        _or_unset(usage.cache_read_tokens), _or_unset(usage.cache_write_tokens), _or_unset(usage.input_audio_tokens)
     )
-    completion = t.ChatCompletionTokensDetails(_known(usage.output_reasoning_tokens), _known(usage.output_audio_tokens))
+    completion = t.ChatCompletionTokensDetails(
+        _or_unset(usage.output_reasoning_tokens), _or_unset(usage.output_audio_tokens)
+    )
     return t.ChatUsage(
-        prompt_tokens=read,
-        completion_tokens=wrote,
-        total_tokens=read + wrote,
+        prompt_tokens=input_tokens,
+        completion_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
         prompt_tokens_details=prompt if prompt != t.ChatPromptTokensDetails() else UNSET,
         completion_tokens_details=completion if completion != t.ChatCompletionTokensDetails() else UNSET,
     )
 
 
-def _known(count: int | None) -> int | UnsetType:
+def _or_unset(count: int | None) -> int | UnsetType:
     return UNSET if count is None else count
 
 
 DONE = b"data: [DONE]\n\n"
 QUEUED = b": queued\n\n"
-APART = "\n\n"
+PARAGRAPH_BREAK = "\n\n"
 
 _json = msgspec.json.Encoder().encode
 
-_FIELDS: dict[t.ReasoningFields, tuple[str, ...]] = {
+_REASONING_FIELDS: dict[t.ReasoningFields, tuple[str, ...]] = {
     "both": ("reasoning_content", "reasoning"),
     "reasoning_content": ("reasoning_content",),
     "reasoning": ("reasoning",),
 }
 
-_CUT: dict[str | None, t.FinishReason] = {"content_filter": "content_filter"}
+_INCOMPLETE_FINISH_REASONS: dict[str | None, t.FinishReason] = {"content_filter": "content_filter"}
 """The finish reason of an incomplete run, where it is not `length`."""
 
 
@@ -138,33 +144,33 @@ class Encoder:
         self.ended = False
         self.error: ErrorInfo | None = None
         """Why the run failed; a whole answer is then this error, with its status."""
-        self._id, self._model, self._created = shown(id), shown(model), created
-        self._fields = _FIELDS[fields]
+        self._id, self._model, self._created = replace_surrogates(id), replace_surrogates(model), created
+        self._reasoning_fields = _REASONING_FIELDS[fields]
         self._include_usage = include_usage
         self._obfuscate = obfuscate
         self._seals = seals
         self._server_tools = server_tools
         frame = {"id": self._id, "object": "chat.completion.chunk", "created": created, "model": self._model}
-        self._frame = b"data: " + _json(frame)[:-1] + b',"choices":['
-        self._head = self._frame + b'{"index":0,"delta":{'
-        self._close = b',"usage":null}\n\n' if include_usage else b"}\n\n"
-        self._tail = b'},"finish_reason":null}]' + self._close
+        self._frame_prefix = b"data: " + _json(frame)[:-1] + b',"choices":['
+        self._delta_prefix = self._frame_prefix + b'{"index":0,"delta":{'
+        self._frame_suffix = b',"usage":null}\n\n' if include_usage else b"}\n\n"
+        self._delta_suffix = b'},"finish_reason":null}]' + self._frame_suffix
         self._out: list[bytes] = []
-        self._said = _Said()
-        self._item: str | None = None
-        self._hidden = False
+        self._state = _MessageState()
+        self._item_id: str | None = None
+        self._is_hidden_call = False
         """Whether the open item is a call that is answered here."""
         self._part: _Part | None = None
-        self._apart = False
+        self._needs_break = False
         """Whether functions were called since there was text."""
-        self._details = 0
+        self._detail_count = 0
         """How many details the stream has."""
-        self._finish: t.FinishReason = "stop"
+        self._finish_reason: t.FinishReason = "stop"
         self._usage: t.ChatUsage | None = None
 
     def start(self, *, queued: bool = False) -> bytes:
         """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
-        opening = self._head + b'"role":"assistant","content":null' + self._tail
+        opening = self._delta_prefix + b'"role":"assistant","content":null' + self._delta_suffix
         return QUEUED + opening if queued else opening
 
     def feed(self, events: list[Event], now: int) -> bytes:
@@ -185,31 +191,31 @@ class Encoder:
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
         part = self._part
-        return self._encode_text if part is not None and not part.before and not self._obfuscate else None
+        return self._encode_text if part is not None and not part.separator and not self._obfuscate else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
         assert self._part is not None
         return _json(text).join(self._part.template)
 
     @property
-    def whole(self) -> t.ChatCompletion:
+    def completion(self) -> t.ChatCompletion:
         """The completion. (What a run said before it failed is here, too; whoever asked gets `error` instead.)"""
-        said = self._said
-        reasoning = APART.join(said.reasoning)
+        state = self._state
+        reasoning = PARAGRAPH_BREAK.join(state.reasoning)
         message = t.ChatMessage(
-            content="".join(said.content) if said.content else None,
-            refusal="".join(said.refusal) if said.refusal else None,
-            tool_calls=said.calls or UNSET,
-            annotations=said.annotations or UNSET,
+            content="".join(state.content) if state.content else None,
+            refusal="".join(state.refusal) if state.refusal else None,
+            tool_calls=state.calls or UNSET,
+            annotations=state.annotations or UNSET,
         )
-        for field in self._fields if reasoning else ():
+        for field in self._reasoning_fields if reasoning else ():
             setattr(message, field, reasoning)
-        if any(detail.type != "reasoning.text" for detail in said.details):
-            message.reasoning_details = said.details
+        if any(detail.type != "reasoning.text" for detail in state.details):
+            message.reasoning_details = state.details
         choice = t.ChatChoice(
             message=message,
-            logprobs=t.ChatLogProbs(said.logprobs) if said.logprobs else None,
-            finish_reason=self._finish,
+            logprobs=t.ChatLogProbs(state.logprobs) if state.logprobs else None,
+            finish_reason=self._finish_reason,
         )
         return t.ChatCompletion(
             id=self._id, created=self._created, model=self._model, choices=[choice], usage=self._usage or UNSET
@@ -222,160 +228,172 @@ class Encoder:
         if part is None:
             return
         text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
-        likely = logprobs(found) if part.is_text and (found := getattr(delta, "logprobs", None)) else None
-        if not text and not likely:
+        token_logprobs = (
+            logprobs(raw_logprobs) if part.is_text and (raw_logprobs := getattr(delta, "logprobs", None)) else None
+        )
+        if not text and not token_logprobs:
             return
-        inner = data = b""
+        members = data = b""
         if text:
             try:
                 data = _json(text)
             except UnicodeEncodeError:
-                data = _json(shown(text))
-            if not (likely or part.before or self._obfuscate):
+                data = _json(replace_surrogates(text))
+            if not (token_logprobs or part.separator or self._obfuscate):
                 self._out.append(data.join(part.template))
                 return
-            told = data
-            if part.before:
-                told, part.before = _json(part.before)[:-1] + data[1:], ""
-            inner = part.first + told
-            if part.second:
-                inner += part.second + told
-            if part.summary:
-                inner += part.summary + data
-            inner += part.last
-        tail = self._tail
-        if likely:
-            tail = b'},"logprobs":%b%b' % (_json(t.ChatLogProbs(likely)), tail[1:])
+            text_data = data
+            if part.separator:
+                text_data, part.separator = _json(part.separator)[:-1] + data[1:], ""
+            members = part.prefix + text_data
+            if part.second_field:
+                members += part.second_field + text_data
+            if part.summary_field:
+                members += part.summary_field + data
+            members += part.suffix
+        suffix = self._delta_suffix
+        if token_logprobs:
+            suffix = b'},"logprobs":%b%b' % (_json(t.ChatLogProbs(token_logprobs)), suffix[1:])
         if self._obfuscate:
-            tail = b'%b,"obfuscation":"%b"%b' % (tail[: -len(self._close)], b"x" * (-len(data) % 32), self._close)
-        self._out.append(self._head + inner + tail)
+            suffix = b'%b,"obfuscation":"%b"%b' % (
+                suffix[: -len(self._frame_suffix)],
+                b"x" * (-len(data) % 32),
+                self._frame_suffix,
+            )
+        self._out.append(self._delta_prefix + members + suffix)
 
     # --- items and parts ---------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent) -> None:
-        self._item = event.id
-        self._hidden = False
+        self._item_id = event.id
+        self._is_hidden_call = False
 
     def _item_end(self, event: ItemEndEvent) -> None:
-        if event.seal is None or self._hidden or not self._seals:
+        if event.seal is None or self._is_hidden_call or not self._seals:
             return
         detail = t.ReasoningDetail(
             type="reasoning.encrypted",
-            data=shown(event.seal),
-            id=shown(self._item) if self._item else UNSET,
+            data=replace_surrogates(event.seal),
+            id=replace_surrogates(self._item_id) if self._item_id else UNSET,
             format=t.FORMAT,
-            index=self._details,
+            index=self._detail_count,
         )
-        after = (sum(map(len, self._said.content)), len(self._said.calls))
-        if any(after):
-            detail.after = after
-        self._details += 1
-        self._said.details.append(detail)
+        position = (sum(map(len, self._state.content)), len(self._state.calls))
+        if any(position):
+            detail.after = position
+        self._detail_count += 1
+        self._state.details.append(detail)
         self._write(t.ChatDelta(reasoning_details=[detail]))
 
     def _part_start(self, event: PartStartEvent) -> None:
-        part, said = event.part, self._said
+        part, state = event.part, self._state
         if isinstance(part, ThinkingPart):
-            before = APART if said.reasoning else ""
-            names = [b'"%b":' % field.encode() for field in self._fields]
-            self._part = _Part(names[0], before=before)
+            separator = PARAGRAPH_BREAK if state.reasoning else ""
+            names = [b'"%b":' % field.encode() for field in self._reasoning_fields]
+            self._part = _Part(names[0], separator=separator)
             if len(names) > 1:
-                self._part.second = b"," + names[1]
+                self._part.second_field = b"," + names[1]
             if part.form == "summary":
-                self._part.summary = b',"reasoning_details":[{"type":"reasoning.summary","summary":'
-                self._part.last = b',"index":%d}]' % self._details
+                self._part.summary_field = b',"reasoning_details":[{"type":"reasoning.summary","summary":'
+                self._part.suffix = b',"index":%d}]' % self._detail_count
         elif isinstance(part, TextPart):
-            self._part = _Part(b'"content":', before=APART if self._apart and said.content else "", is_text=True)
+            self._part = _Part(
+                b'"content":', separator=PARAGRAPH_BREAK if self._needs_break and state.content else "", is_text=True
+            )
         elif isinstance(part, RefusalPart):
             self._part = _Part(b'"refusal":')
         elif isinstance(part, ToolCallPart):
             self._call_start(part)
-        if (open_ := self._part) is not None:
-            fields = [field for field in (open_.second, open_.summary) if field]
-            open_.template = (self._head + open_.first, *fields, open_.last + self._tail)
+        if (open_part := self._part) is not None:
+            fields = [field for field in (open_part.second_field, open_part.summary_field) if field]
+            open_part.template = (self._delta_prefix + open_part.prefix, *fields, open_part.suffix + self._delta_suffix)
 
     def _call_start(self, part: ToolCallPart) -> None:
-        self._hidden = part.tool_name in self._server_tools
-        if self._hidden:
+        self._is_hidden_call = part.tool_name in self._server_tools
+        if self._is_hidden_call:
             return
-        index = len(self._said.calls)
-        id, name = shown(part.tool_call_id), shown(part.tool_name)
-        self._said.calls.append(t.ChatToolCall(id, t.ChatFunction(name, "")))
+        index = len(self._state.calls)
+        id, name = replace_surrogates(part.tool_call_id), replace_surrogates(part.tool_name)
+        self._state.calls.append(t.ChatToolCall(id, t.ChatFunction(name, "")))
         function = t.ChatFunctionDelta("", name)
         self._write(t.ChatDelta(tool_calls=[t.ChatToolCallDelta(index, function, id, "function")]))
         self._part = _Part(b'"tool_calls":[{"index":%d,"function":{"arguments":' % index, b"}}]")
 
     def _part_end(self, event: PartEndEvent) -> None:
-        open_, self._part = self._part, None
-        if open_ is not None:
+        open_part, self._part = self._part, None
+        if open_part is not None:
             _ENDS[type(event.part)](self, event.part)
 
     def _thinking_end(self, part: ThinkingPart) -> None:
         if not part.content:
             return
-        text = shown(part.content)
-        self._said.reasoning.append(text)
+        text = replace_surrogates(part.content)
+        self._state.reasoning.append(text)
         if part.form == "summary":
-            detail = t.ReasoningDetail(type="reasoning.summary", summary=text, index=self._details)
-            self._details += 1
+            detail = t.ReasoningDetail(type="reasoning.summary", summary=text, index=self._detail_count)
+            self._detail_count += 1
         else:
             detail = t.ReasoningDetail(type="reasoning.text", text=text)
-        self._said.details.append(detail)
+        self._state.details.append(detail)
 
     def _text_end(self, part: TextPart) -> None:
-        said = self._said
-        said.logprobs += logprobs(part.logprobs or [])
+        state = self._state
+        state.logprobs += logprobs(part.logprobs or [])
         if part.content:
-            if self._apart and said.content:
-                said.content.append(APART)
-            self._apart = False
-        said.annotations += citations(part.annotations or [], sum(map(len, said.content)))
+            if self._needs_break and state.content:
+                state.content.append(PARAGRAPH_BREAK)
+            self._needs_break = False
+        state.annotations += citations(part.annotations or [], sum(map(len, state.content)))
         if part.content:
-            said.content.append(shown(part.content))
+            state.content.append(replace_surrogates(part.content))
 
     def _refusal_end(self, part: RefusalPart) -> None:
         if part.content:
-            self._said.refusal.append(shown(part.content))
+            self._state.refusal.append(replace_surrogates(part.content))
 
     def _call_end(self, part: ToolCallPart) -> None:
-        calls = self._said.calls
+        calls = self._state.calls
         arguments = part.args_as_text()
         if not arguments and part.complete:
             # Clients parse the arguments: a call without any has an empty object.
             arguments = "{}"
             function = t.ChatFunctionDelta(arguments)
             self._write(t.ChatDelta(tool_calls=[t.ChatToolCallDelta(len(calls) - 1, function)]))
-        calls[-1].function.arguments = shown(arguments)
+        calls[-1].function.arguments = replace_surrogates(arguments)
 
     # --- the run -----------------------------------------------------------------------------------------------
 
     def _tool_result(self, event: FunctionToolResultEvent) -> None:
-        self._apart = True
+        self._needs_break = True
 
     def _run_end(self, event: RunEndEvent) -> None:
         self.ended = True
-        self._usage = usage(event.usage)
+        self._usage = usage_of(event.usage)
         if event.status == "failed":
             self.error = event.error or ErrorInfo("server_error", "the run failed without saying why")
-            self._out.append(b"data: " + _json({"error": _writable(error_payload(self.error))}) + b"\n\n")
+            self._out.append(b"data: " + _json({"error": _json_safe(error_payload(self.error))}) + b"\n\n")
         else:
             if event.status == "completed":
-                self._finish = "tool_calls" if self._said.calls else "stop"
+                self._finish_reason = "tool_calls" if self._state.calls else "stop"
             else:
-                self._finish = _CUT.get(event.incomplete_reason, "length")
-            if self._said.annotations:
-                self._write(t.ChatDelta(annotations=self._said.annotations))
-            self._write(t.ChatDelta(), self._finish)
+                self._finish_reason = _INCOMPLETE_FINISH_REASONS.get(event.incomplete_reason, "length")
+            if self._state.annotations:
+                self._write(t.ChatDelta(annotations=self._state.annotations))
+            self._write(t.ChatDelta(), self._finish_reason)
             if self._include_usage and self._usage is not None:
-                self._out.append(self._frame + b'],"usage":' + _json(self._usage) + b"}\n\n")
+                self._out.append(self._frame_prefix + b'],"usage":' + _json(self._usage) + b"}\n\n")
         self._out.append(DONE)
 
-    def _write(self, delta: t.ChatDelta, finish: t.FinishReason | None = None) -> None:
-        tail = self._tail if finish is None else b'},"finish_reason":"%b"}]%b' % (finish.encode(), self._close)
-        self._out.append(self._head + _json(delta)[1:-1] + tail)
+    def _write(self, delta: t.ChatDelta, finish_reason: t.FinishReason | None = None) -> None:
+        suffix = (
+            self._delta_suffix
+            if finish_reason is None
+            else b'},"finish_reason":"%b"}]%b' % (finish_reason.encode(), self._frame_suffix)
+        )
+        self._out.append(self._delta_prefix + _json(delta)[1:-1] + suffix)
 
 
-class _Said:
+class _MessageState:
     """The message so far, from what parts were at their ends."""
 
     __slots__ = ("annotations", "calls", "content", "details", "logprobs", "reasoning", "refusal")
@@ -393,21 +411,21 @@ class _Said:
 class _Part:
     """The open part: the template of its deltas, and what sets it apart from the text before it."""
 
-    __slots__ = ("before", "first", "is_text", "last", "second", "summary", "template")
+    __slots__ = ("is_text", "prefix", "second_field", "separator", "suffix", "summary_field", "template")
 
-    def __init__(self, first: bytes, last: bytes = b"", *, before: str = "", is_text: bool = False) -> None:
-        self.first = first
-        self.second = b""
-        self.summary = b""
-        self.last = last
-        self.before = before
+    def __init__(self, prefix: bytes, suffix: bytes = b"", *, separator: str = "", is_text: bool = False) -> None:
+        self.prefix = prefix
+        self.second_field = b""
+        self.summary_field = b""
+        self.suffix = suffix
+        self.separator = separator
         self.is_text = is_text
         self.template: tuple[bytes, ...] = ()
         """What the text of a delta stands between, for one that has nothing of its own."""
 
 
-def _writable(payload: dict[str, Any]) -> dict[str, Any]:
-    return {name: shown(value) if isinstance(value, str) else value for name, value in payload.items()}
+def _json_safe(payload: dict[str, Any]) -> dict[str, Any]:
+    return {name: replace_surrogates(value) if isinstance(value, str) else value for name, value in payload.items()}
 
 
 _ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any], None]] = {

@@ -43,50 +43,50 @@ from ...parts import (
     UserPromptPart,
     Video,
 )
-from ...text import brief
+from ...text import truncate
 from . import types as t
 
 
-def messages_of(said: list[t.Message]) -> list[ModelMessage]:
+def messages_of(request_messages: list[t.Message]) -> list[ModelMessage]:
     """Raises `RequestError` naming the message."""
     messages: list[ModelMessage] = []
-    names: dict[str, str] = {}
+    function_names: dict[str, str] = {}
     """The functions that were called, by the call's id."""
-    waiting: Counter[str] = Counter()
+    pending_results: Counter[str] = Counter()
     """How many results each id still waits for: some models give several calls one id."""
-    unanswered: dict[str, str] = {}
+    legacy_call_ids: dict[str, str] = {}
     """The ids of calls in OpenAI's first form, which has none, by the function's name."""
-    for index, message in enumerate(said):
+    for index, message in enumerate(request_messages):
         at = f"messages[{index}]"
         match message:
             case t.ChatSystemMessage():
-                _say(messages, SystemPromptPart(_text(message.content)))
+                _append_request_part(messages, SystemPromptPart(_text(message.content)))
             case t.ChatDeveloperMessage():
-                _say(messages, SystemPromptPart(_text(message.content), "developer"))
+                _append_request_part(messages, SystemPromptPart(_text(message.content), "developer"))
             case t.ChatUserMessage():
-                _say(messages, UserPromptPart(_user(message.content, at), message.name or None))
+                _append_request_part(messages, UserPromptPart(_user_content(message.content, at), message.name or None))
             case t.ChatAssistantMessage():
-                parts = _assistant(message, at, names, unanswered)
-                waiting.update(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
+                parts = _assistant_parts(message, at, function_names, legacy_call_ids)
+                pending_results.update(part.tool_call_id for part in parts if isinstance(part, ToolCallPart))
                 if parts:
                     messages.append(ModelResponse(parts))
             case t.ChatToolMessage():
                 id = message.tool_call_id
-                if id not in names:
-                    _wrong(at, f"no tool call with the id {id!r} comes before this result", "tool_call_id")
-                if not waiting[id]:
-                    _wrong(at, f"the tool call with the id {id!r} has its result already", "tool_call_id")
-                waiting[id] -= 1
-                _say(messages, ToolReturnPart(names[id], _text(message.content), id))
+                if id not in function_names:
+                    _reject(at, f"no tool call with the id {id!r} comes before this result", "tool_call_id")
+                if not pending_results[id]:
+                    _reject(at, f"the tool call with the id {id!r} has its result already", "tool_call_id")
+                pending_results[id] -= 1
+                _append_request_part(messages, ToolReturnPart(function_names[id], _text(message.content), id))
             case t.ChatFunctionMessage():
                 name = message.name or ""
-                if name not in unanswered:
-                    _wrong(at, f"no call of a function {brief(name)!r} comes before this result", "name")
-                _say(messages, ToolReturnPart(name, message.content or "", unanswered.pop(name)))
+                if name not in legacy_call_ids:
+                    _reject(at, f"no call of a function {truncate(name)!r} comes before this result", "name")
+                _append_request_part(messages, ToolReturnPart(name, message.content or "", legacy_call_ids.pop(name)))
     return messages
 
 
-def _say(messages: list[ModelMessage], part: ModelRequestPart) -> None:
+def _append_request_part(messages: list[ModelMessage], part: ModelRequestPart) -> None:
     last = messages[-1] if messages else None
     if isinstance(last, ModelRequest):
         last.parts.append(part)
@@ -101,7 +101,7 @@ def _text(content: str | list[t.ChatTextContent]) -> str:
 # --- what the user says ------------------------------------------------------------------------------------------
 
 
-def _user(content: str | list[t.UserContent], at: str) -> str | list[UserContent]:
+def _user_content(content: str | list[t.UserContent], at: str) -> str | list[UserContent]:
     if isinstance(content, str):
         return content
     return [_content(entry, f"{at}.content[{index}]") for index, entry in enumerate(content)]
@@ -119,7 +119,7 @@ def _content(content: t.UserContent, at: str) -> UserContent:
             return Audio(data=audio.data, media_type=f"audio/{audio.format}")
         case t.ChatFileContent(file=file):
             if file.file_data is None and file.file_id is None:
-                _wrong(f"{at}.file", "a file needs file_data or a file_id", "file_data")
+                _reject(f"{at}.file", "a file needs file_data or a file_id", "file_data")
             return _file(file)
 
 
@@ -136,58 +136,58 @@ def _file(file: t.ChatFileData) -> File:
 # --- what the assistant said -------------------------------------------------------------------------------------
 
 
-def _assistant(
-    message: t.ChatAssistantMessage, at: str, names: dict[str, str], unanswered: dict[str, str]
+def _assistant_parts(
+    message: t.ChatAssistantMessage, at: str, function_names: dict[str, str], legacy_call_ids: dict[str, str]
 ) -> list[ModelResponsePart]:
     if message.audio is not None:
-        _wrong(at, "no speech is kept here; give back what was said as content", "audio")
+        _reject(at, "no speech is kept here; give back what was said as content", "audio")
     sealed, readable = _details(message.reasoning_details or [], at)
     calls: list[ToolCallPart] = []
     for index, call in enumerate(message.tool_calls or []):
         if call.type != "function" or call.function is None:
-            _wrong(f"{at}.tool_calls[{index}]", "only calls of functions can be given back", "type")
-        names[call.id] = call.function.name
+            _reject(f"{at}.tool_calls[{index}]", "only calls of functions can be given back", "type")
+        function_names[call.id] = call.function.name
         calls.append(ToolCallPart(call.function.name, call.function.arguments, call.id))
     parts: list[ModelResponsePart] = []
-    if not any(_is_of(part, "rs") for part, _ in sealed):
-        parts += _thoughts(readable, message.reasoning_content, message.reasoning)
-    words = _words(message, [part.item_id for part, _ in sealed if _is_of(part, "msg")])
-    told = made = 0
-    for part, place in sealed:
+    if not any(_is_token_of(part, "rs") for part, _ in sealed):
+        parts += _thinking_parts(readable, message.reasoning_content, message.reasoning)
+    texts = _text_parts(message, [part.item_id for part, _ in sealed if _is_token_of(part, "msg")])
+    text_offset = call_offset = 0
+    for part, position in sealed:
         # One that lost its place stands before what it may belong to.
-        characters, count = place or ((ALL, 0) if _is_of(part, "fc") else (0, 0))
-        before, words = _parted(words, characters - told)
-        parts += [*before, *calls[made:count], part]
-        told, made = max(told, characters), max(made, count)
-    parts += [*words, *calls[made:]]
+        characters, count = position or ((ALL_CHARACTERS, 0) if _is_token_of(part, "fc") else (0, 0))
+        preceding, texts = _split_text(texts, characters - text_offset)
+        parts += [*preceding, *calls[call_offset:count], part]
+        text_offset, call_offset = max(text_offset, characters), max(call_offset, count)
+    parts += [*texts, *calls[call_offset:]]
     if message.function_call is not None:
-        name, id = message.function_call.name, f"{at.translate(_PLAIN)}_call"
-        names[id], unanswered[name] = name, id
+        name, id = message.function_call.name, f"{at.translate(_ID_CHARACTERS)}_call"
+        function_names[id], legacy_call_ids[name] = name, id
         parts.append(ToolCallPart(name, message.function_call.arguments, id))
     return parts
 
 
-ALL = 2**53
+ALL_CHARACTERS = 2**53
 """More characters than any text has."""
 
-_Words: TypeAlias = list[TextPart | RefusalPart]
+_TextParts: TypeAlias = list[TextPart | RefusalPart]
 
-_PLAIN = str.maketrans({"[": "_", "]": ""})
+_ID_CHARACTERS = str.maketrans({"[": "_", "]": ""})
 
 
-def _is_of(part: SealedPart, prefix: str) -> bool:
+def _is_token_of(part: SealedPart, prefix: str) -> bool:
     """Whether this is the token of that kind of item. Public ids begin with it; a client may have lost a thought's."""
     return part.item_id.startswith(f"{prefix}_") if part.item_id else prefix == "rs"
 
 
-def _words(message: t.ChatAssistantMessage, items: list[str | None]) -> _Words:
+def _text_parts(message: t.ChatAssistantMessage, item_ids: list[str | None]) -> _TextParts:
     """`items` are the items of text whose tokens came back: if there was but one, the text is that one's."""
-    parts: _Words = []
+    parts: _TextParts = []
     content = message.content if isinstance(message.content, list) else [t.ChatTextContent(message.content or "")]
-    item = items[0] if len(items) == len(content) == 1 else None
+    item_id = item_ids[0] if len(item_ids) == len(content) == 1 else None
     for entry in content:
         if isinstance(entry, t.ChatTextContent) and entry.text:
-            parts.append(TextPart(entry.text, item_id=item))
+            parts.append(TextPart(entry.text, item_id=item_id))
         elif isinstance(entry, t.ChatRefusalContent) and entry.refusal:
             parts.append(RefusalPart(entry.refusal))
     if message.refusal:
@@ -195,17 +195,17 @@ def _words(message: t.ChatAssistantMessage, items: list[str | None]) -> _Words:
     return parts
 
 
-def _parted(words: _Words, characters: int) -> tuple[_Words, _Words]:
+def _split_text(texts: _TextParts, characters: int) -> tuple[_TextParts, _TextParts]:
     """The first so many characters of text, and the rest."""
-    for index, part in enumerate(words):
+    for index, part in enumerate(texts):
         if isinstance(part, TextPart):
             if characters < len(part.content):
                 head, tail = (
                     replace(part, content=text) for text in (part.content[:characters], part.content[characters:])
                 )
-                return [*words[:index], *([head] if characters > 0 else [])], [tail, *words[index + 1 :]]
+                return [*texts[:index], *([head] if characters > 0 else [])], [tail, *texts[index + 1 :]]
             characters -= len(part.content)
-    return words, []
+    return texts, []
 
 
 # --- reasoning ---------------------------------------------------------------------------------------------------
@@ -216,37 +216,37 @@ _READABLE: dict[str, tuple[str, Form]] = {
 }
 
 
-Place: TypeAlias = tuple[int, int] | None
+Position: TypeAlias = tuple[int, int] | None
 """After how many characters of text, and after how many calls; None: it did not say."""
 
 
 def _details(
     details: list[t.ReasoningDetailParam], at: str
-) -> tuple[list[tuple[SealedPart, Place]], list[ThinkingPart]]:
+) -> tuple[list[tuple[SealedPart, Position]], list[ThinkingPart]]:
     """Our tokens and their places, and what can be read, in order."""
-    sealed: list[tuple[SealedPart, Place]] = []
+    sealed: list[tuple[SealedPart, Position]] = []
     readable: list[ThinkingPart] = []
-    last: tuple[str, int] | None = None
-    for position, detail in enumerate(details):
+    last_key: tuple[str, int] | None = None
+    for entry_index, detail in enumerate(details):
         if detail.type == "reasoning.encrypted":
             if not detail.data or detail.format not in (None, t.FORMAT):
-                _foreign(f"{at}.reasoning_details[{position}]", detail.format)
-            sealed.append((SealedPart(detail.data, detail.id or None), _place(detail.after)))
+                _reject_foreign_data(f"{at}.reasoning_details[{entry_index}]", detail.format)
+            sealed.append((SealedPart(detail.data, detail.id or None), _position(detail.after)))
         elif detail.type in _READABLE:
             field, form = _READABLE[detail.type]
             text = getattr(detail, field) or ""
-            place = (detail.type, detail.index) if detail.index is not None else None
-            if place is not None and place == last:
+            entry_key = (detail.type, detail.index) if detail.index is not None else None
+            if entry_key is not None and entry_key == last_key:
                 readable[-1] = ThinkingPart(readable[-1].content + text, form=form)
             elif text:
                 readable.append(ThinkingPart(text, form=form))
             else:
                 continue
-            last = place
+            last_key = entry_key
     return sealed, readable
 
 
-def _place(after: Any) -> Place:
+def _position(after: Any) -> Position:
     """A client may have lost it, or made it up."""
     match after:
         case [int(characters), int(calls)] if characters >= 0 and calls >= 0:
@@ -255,44 +255,44 @@ def _place(after: Any) -> Place:
             return None
 
 
-def _thoughts(details: list[ThinkingPart], *fields: str | None) -> list[ThinkingPart]:
+def _thinking_parts(details: list[ThinkingPart], *texts: str | None) -> list[ThinkingPart]:
     """Each thought once: what the details hold, then what only a field holds."""
-    thoughts = list(details)
-    told: list[str] = []
-    for field in fields:
-        if not field or field in told:
+    parts = list(details)
+    seen: list[str] = []
+    for text in texts:
+        if not text or text in seen:
             continue
-        told.append(field)
-        rest = field
+        seen.append(text)
+        remaining = text
         for detail in details:
-            rest = _without(rest, detail.content)
-        if rest.strip():
-            thoughts.append(ThinkingPart(rest))
-    return thoughts
+            remaining = _remove_text(remaining, detail.content)
+        if remaining.strip():
+            parts.append(ThinkingPart(remaining))
+    return parts
 
 
-def _without(text: str, part: str) -> str:
+def _remove_text(text: str, part: str) -> str:
     """The text without that part of it, and without the blank line that set the two apart (see `encode`)."""
-    before, found, after = text.partition(part)
-    if not found:
-        before, found, after = text.partition(part.strip())
-    if not found:
+    before, matched, after = text.partition(part)
+    if not matched:
+        before, matched, after = text.partition(part.strip())
+    if not matched:
         return text
     if after.startswith("\n\n"):
         return before + after[2:]
     return before.removesuffix("\n\n") + after
 
 
-def _foreign(at: str, format: Any) -> NoReturn:
-    whose = f"of the format {format!r}" if format else "empty"
-    _wrong(
+def _reject_foreign_data(at: str, format: Any) -> NoReturn:
+    description = f"of the format {format!r}" if format else "empty"
+    _reject(
         at,
-        f"this data is {whose} and was not sealed here, so it cannot be opened; leave the entry out",
+        f"this data is {description} and was not sealed here, so it cannot be opened; leave the entry out",
         "data",
         "invalid_encrypted_content",
     )
 
 
-def _wrong(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
+def _reject(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
     path = f"{at}.{field}"
     raise RequestError(f"{path}: {message}", code=code, param=path)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
-from ...text import brief
-from ..decoding import decode, not_too_deep, settings_in
-from ..functions import allowed, any_of, just, offered, wrong_choice
+from ...text import truncate
+from ..decoding import check_depth, decode, requested_settings
+from ..functions import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .encode import Encoder
 from .messages import messages_of
@@ -49,7 +49,7 @@ class Request(NamedTuple):
         return self.body.stream_options is not None and bool(self.body.stream_options.include_obfuscation)
 
     @property
-    def fields(self) -> t.ReasoningFields | None:
+    def reasoning_fields(self) -> t.ReasoningFields | None:
         """Which field carries readable reasoning; None for the default."""
         return self.body.reasoning_fields
 
@@ -69,7 +69,7 @@ class Request(NamedTuple):
         return None
 
     @property
-    def own_tools(self) -> frozenset[str]:
+    def client_tools(self) -> frozenset[str]:
         return frozenset(tool.name for tool in self.functions)
 
     def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
@@ -78,13 +78,13 @@ class Request(NamedTuple):
             id,
             model,
             created,
-            self.fields or "both",
+            self.reasoning_fields or "both",
             include_usage=self.include_usage,
             obfuscate=self.obfuscate,
             server_tools=server_tools,
         )
 
-    def place_of(self, part: SealedPart) -> str:
+    def token_path(self, part: SealedPart) -> str:
         """Where in the request this token stands."""
         for index, message in enumerate(self.body.messages):
             for number, detail in enumerate(getattr(message, "reasoning_details", None) or []):
@@ -100,14 +100,14 @@ class Request(NamedTuple):
         `server_tools` are offered beside the caller's own. Raises `RequestError`.
         """
         body = self.body
-        tools, choice = _chosen(offered(self.functions, server_tools), body.tool_choice)
+        tools, choice = _tools_and_choice(merge_tools(self.functions, server_tools), body.tool_choice)
         return ModelCall(
             model=body.model or "",
             messages=list(self.messages if messages is None else messages),
             settings=_settings(body, bool(tools)),
             tools=tools,
             tool_choice=choice,
-            output=_output(body),
+            output=_output_format(body),
             stream=True,
         )
 
@@ -115,15 +115,15 @@ class Request(NamedTuple):
 def parse_request(data: bytes | dict[str, Any]) -> Request:
     """Raises `RequestError` naming the field and what would be right. What concerns tools, `Request.call` says."""
     body = decode(data, t.CreateChatCompletion)
-    _refuse_what_is_not_here(body)
+    _reject_unsupported(body)
     _settings(body, True)
-    _output(body)
+    _output_format(body)
     return Request(body, messages_of(body.messages), _functions(body))
 
 
-def _refuse_what_is_not_here(body: t.CreateChatCompletion) -> None:
+def _reject_unsupported(body: t.CreateChatCompletion) -> None:
     modalities = [one for one in body.modalities or [] if one != "text"]
-    for name, wanted, instead in (
+    for name, is_requested, advice in (
         ("n", (body.n or 1) > 1, "one answer is given; ask again for another"),
         ("modalities", bool(modalities), "the answer is text; leave it out, or send ['text']"),
         ("audio", body.audio is not None, "the answer is text; leave it out"),
@@ -132,8 +132,8 @@ def _refuse_what_is_not_here(body: t.CreateChatCompletion) -> None:
         ("web_search_options", body.web_search_options is not None, "no search is offered here; leave it out"),
         ("moderation", body.moderation is not None, "no moderation is offered here; leave it out"),
     ):
-        if wanted:
-            raise RequestError(f"{name}: {instead}", kind="unsupported", code="unsupported_parameter", param=name)
+        if is_requested:
+            raise RequestError(f"{name}: {advice}", kind="unsupported", code="unsupported_parameter", param=name)
     if not body.messages:
         raise RequestError("messages: at least one is required", code="missing", param="messages")
 
@@ -141,54 +141,54 @@ def _refuse_what_is_not_here(body: t.CreateChatCompletion) -> None:
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def _settings(body: t.CreateChatCompletion, tools: bool) -> ModelSettings:
+def _settings(body: t.CreateChatCompletion, has_tools: bool) -> ModelSettings:
     """`tools`: whether there are any."""
     logprobs = body.logprobs or (body.logprobs is None and bool(body.top_logprobs))
-    others = {
+    overrides = {
         "max_tokens": body.max_completion_tokens or body.max_tokens,
         "logit_bias": body.logit_bias or None,
         "stop_sequences": [body.stop] if isinstance(body.stop, str) else body.stop or None,
-        "parallel_tool_calls": body.parallel_tool_calls if tools else None,
+        "parallel_tool_calls": body.parallel_tool_calls if has_tools else None,
         "user": body.safety_identifier or body.user,
         "logprobs": logprobs or None,
         "top_logprobs": (body.top_logprobs or 0) if logprobs else None,
         **_thinking(body),
     }
-    return settings_in(body, {"cache_key": "prompt_cache_key"}, others)
+    return requested_settings(body, {"cache_key": "prompt_cache_key"}, overrides)
 
 
 def _thinking(body: t.CreateChatCompletion) -> dict[str, Any]:
     """How much to think: OpenAI's field and OpenRouter's object, which may say the same thing but not two things."""
-    more = body.reasoning or t.ChatReasoningParam()
-    effort = more.effort or body.reasoning_effort
+    reasoning = body.reasoning or t.ChatReasoningParam()
+    effort = reasoning.effort or body.reasoning_effort
     if body.reasoning_effort is not None and effort != body.reasoning_effort:
-        raise _two_things("reasoning.effort", more.effort, "reasoning_effort", body.reasoning_effort)
-    if more.enabled is False and (effort not in (None, "none") or more.max_tokens is not None):
-        asked = ("effort", effort) if effort is not None else ("max_tokens", more.max_tokens)
-        raise _two_things("reasoning.enabled", False, *asked)
-    if effort == "none" and (more.enabled or more.max_tokens is not None):
-        asked = ("reasoning.enabled", True) if more.enabled else ("reasoning.max_tokens", more.max_tokens)
-        raise _two_things(*asked, "effort", "none")
-    off = effort == "none" or more.enabled is False
+        raise _contradiction("reasoning.effort", reasoning.effort, "reasoning_effort", body.reasoning_effort)
+    if reasoning.enabled is False and (effort not in (None, "none") or reasoning.max_tokens is not None):
+        setting = ("effort", effort) if effort is not None else ("max_tokens", reasoning.max_tokens)
+        raise _contradiction("reasoning.enabled", False, *setting)
+    if effort == "none" and (reasoning.enabled or reasoning.max_tokens is not None):
+        setting = ("reasoning.enabled", True) if reasoning.enabled else ("reasoning.max_tokens", reasoning.max_tokens)
+        raise _contradiction(*setting, "effort", "none")
+    is_disabled = effort == "none" or reasoning.enabled is False
     return {
-        "thinking": False if off else effort or (True if more.enabled else None),
-        "thinking_budget": more.max_tokens,
-        "thinking_summary": more.summary,
+        "thinking": False if is_disabled else effort or (True if reasoning.enabled else None),
+        "thinking_budget": reasoning.max_tokens,
+        "thinking_summary": reasoning.summary,
     }
 
 
-def _two_things(path: str, value: Any, other: str, said: Any) -> RequestError:
+def _contradiction(path: str, value: Any, other: str, other_value: Any) -> RequestError:
     return RequestError(
-        f"{path}: it says {value!r}, but {other} says {said!r}; say one", code="invalid_value", param=path
+        f"{path}: it says {value!r}, but {other} says {other_value!r}; say one", code="invalid_value", param=path
     )
 
 
-def _output(body: t.CreateChatCompletion) -> OutputFormat:
+def _output_format(body: t.CreateChatCompletion) -> OutputFormat:
     match body.response_format:
         case t.ChatFormatJsonObject():
             return OutputFormat("json_object")
         case t.ChatFormatJsonSchema(json_schema=form):
-            not_too_deep(form.schema, "response_format.json_schema.schema")
+            check_depth(form.schema, "response_format.json_schema.schema")
             return OutputFormat("json_schema", form.name, form.schema, form.description, form.strict)
         case _:
             return OutputFormat()
@@ -196,7 +196,7 @@ def _output(body: t.CreateChatCompletion) -> OutputFormat:
 
 # --- tools -------------------------------------------------------------------------------------------------------
 
-_CHOICES = (
+_TOOL_CHOICE_FORMS = (
     "must be 'none', 'auto', 'required', {type: function, function: {name}} or "
     "{type: allowed_tools, allowed_tools: {mode, tools}} with at least one tool"
 )
@@ -207,7 +207,7 @@ def _functions(body: t.CreateChatCompletion) -> tuple[ToolDefinition, ...]:
     for index, tool in enumerate(body.tools or []):
         if tool.type != "function":
             raise RequestError(
-                f"tools[{index}].type: {brief(tool.type)!r} is not offered here; only 'function' tools are",
+                f"tools[{index}].type: {truncate(tool.type)!r} is not offered here; only 'function' tools are",
                 kind="unsupported",
                 code="unsupported_tool",
                 param=f"tools[{index}].type",
@@ -217,25 +217,25 @@ def _functions(body: t.CreateChatCompletion) -> tuple[ToolDefinition, ...]:
             raise RequestError(
                 f"{path}: what the function is: {{name, description, parameters}}", code="missing", param=path
             )
-        not_too_deep(function.parameters, f"{path}.parameters")
+        check_depth(function.parameters, f"{path}.parameters")
         functions.append(
             ToolDefinition(function.name, function.parameters or {}, function.description, function.strict)
         )
     return tuple(functions)
 
 
-def _chosen(tools: tuple[ToolDefinition, ...], choice: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
+def _tools_and_choice(tools: tuple[ToolDefinition, ...], choice: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     match choice:
         case None | "auto" | "none" | "required":
-            return any_of(tools, choice)
+            return choose_from_all(tools, choice)
         case {"type": "function", "function": {"name": name}}:
-            return just(tools, name)
+            return require_tool(tools, name)
         case {"type": "allowed_tools", "allowed_tools": {"tools": [_, *_] as entries, **more}}:
-            return allowed(tools, [_name_of(entry) for entry in entries], more.get("mode"), ".allowed_tools")
+            return restrict_tools(tools, [_tool_name(entry) for entry in entries], more.get("mode"), ".allowed_tools")
         case _:
-            wrong_choice(_CHOICES)
+            reject_choice(_TOOL_CHOICE_FORMS)
 
 
-def _name_of(entry: Any) -> Any:
+def _tool_name(entry: Any) -> Any:
     function = entry.get("function") if isinstance(entry, dict) else None
     return function.get("name") if isinstance(function, dict) else None

@@ -26,106 +26,112 @@ import msgspec
 from ...framing import SSEDecoder
 from . import types as t
 
-_KINDS = ("role", "content", "refusal", "tool_calls", "annotations")
+_CONTENT_FIELDS = ("role", "content", "refusal", "tool_calls", "annotations")
 
 
 def verify(body: bytes) -> list[str]:
     """The rules that the stream breaks, as `rule: what is wrong`; empty when it is legal."""
     check = _Check()
-    frames = SSEDecoder(limit=len(body) + 1).feed(body)
-    dones = [index for index, frame in enumerate(frames) if frame.data == b"[DONE]"]
-    if not dones or dones[-1] != len(frames) - 1:
-        check.broken.append("framing: the stream does not end with data: [DONE]")
-    if len(dones) > 1:
-        check.broken.append("framing: [DONE] comes more than once")
+    frames = SSEDecoder(max_bytes=len(body) + 1).feed(body)
+    done_indices = [index for index, frame in enumerate(frames) if frame.data == b"[DONE]"]
+    if not done_indices or done_indices[-1] != len(frames) - 1:
+        check.violations.append("framing: the stream does not end with data: [DONE]")
+    if len(done_indices) > 1:
+        check.violations.append("framing: [DONE] comes more than once")
     for name, data in frames:
         if name:
-            check.broken.append(f"framing: an event with the name {name}")
+            check.violations.append(f"framing: an event with the name {name}")
         if data != b"[DONE]":
-            check.broken += check.frame(data)
-    check.broken += check.end()
-    return check.broken
+            check.violations += check.frame(data)
+    check.violations += check.end()
+    return check.violations
 
 
 class _Check:
     def __init__(self) -> None:
-        self.broken: list[str] = []
-        self._first: tuple[str, int, str] | None = None
-        self._fields: tuple[bool, bool] | None = None
-        self._calls = 0
-        self._detail = -1
-        self._sealed = False
-        self._cited = False
-        self._finish: str | None = None
-        self._over = False
+        self.violations: list[str] = []
+        self._identity: tuple[str, int, str] | None = None
+        self._reasoning_fields: tuple[bool, bool] | None = None
+        self._call_count = 0
+        self._detail_index = -1
+        self._detail_is_sealed = False
+        self._has_citations = False
+        self._finish_reason: str | None = None
+        self._has_ended = False
 
     def frame(self, data: bytes) -> Iterator[str]:
-        if self._over:
+        if self._has_ended:
             yield "life: something follows the end"
         try:
             if b'"error"' in data and set(msgspec.json.decode(data, type=dict[str, Any])) == {"error"}:
-                self._over = True
-                if self._first is None or self._finish is not None:
+                self._has_ended = True
+                if self._identity is None or self._finish_reason is not None:
                     yield "life: an error where no chunk comes before it, or after the finish reason"
                 return
             chunk = msgspec.json.decode(data, type=t.ChatCompletionChunk)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             yield f"fields: not a chunk: {error}"
             return
-        same = (chunk.id, chunk.created, chunk.model)
-        opening = self._first is None
-        self._first = self._first or same
-        if same != self._first:
+        identity = (chunk.id, chunk.created, chunk.model)
+        is_first = self._identity is None
+        self._identity = self._identity or identity
+        if identity != self._identity:
             yield "same: a chunk of another completion"
         if not chunk.choices:
-            self._over = True
-            if self._finish is None or not isinstance(chunk.usage, t.ChatUsage):
+            self._has_ended = True
+            if self._finish_reason is None or not isinstance(chunk.usage, t.ChatUsage):
                 yield "life: a chunk without choices that is not the usage after the finish reason"
             return
         choice = chunk.choices[0]
-        if (choice.delta.role is not msgspec.UNSET) != opening:
+        if (choice.delta.role is not msgspec.UNSET) != is_first:
             yield "life: the role is in the first chunk, and in no other"
-        yield from self._choice(choice, opening)
+        yield from self._choice(choice, is_first)
 
     def end(self) -> Iterator[str]:
-        if self._finish is None and not self._over:
+        if self._finish_reason is None and not self._has_ended:
             yield "life: there is neither a finish reason nor an error"
 
-    def _choice(self, choice: t.ChatChunkChoice, opening: bool) -> Iterator[str]:
+    def _choice(self, choice: t.ChatChunkChoice, is_first: bool) -> Iterator[str]:
         delta = choice.delta
         if choice.index != 0:
             yield f"fields: choice {choice.index}, and there is only one"
-        if self._finish is not None:
+        if self._finish_reason is not None:
             yield "life: a delta after the finish reason"
-        says = sum(getattr(delta, kind) is not msgspec.UNSET for kind in _KINDS)
-        thinks = any(
+        content_count = sum(getattr(delta, kind) is not msgspec.UNSET for kind in _CONTENT_FIELDS)
+        has_reasoning = any(
             field is not msgspec.UNSET for field in (delta.reasoning_content, delta.reasoning, delta.reasoning_details)
         )
         if choice.finish_reason is not None:
-            self._finish = choice.finish_reason
-            if says or thinks:
+            self._finish_reason = choice.finish_reason
+            if content_count or has_reasoning:
                 yield "life: the finish reason comes with a delta"
-            if choice.finish_reason in ("tool_calls", "stop") and (choice.finish_reason == "stop") != (not self._calls):
-                yield f"finish: {choice.finish_reason} with {self._calls} calls"
+            if choice.finish_reason in ("tool_calls", "stop") and (choice.finish_reason == "stop") != (
+                not self._call_count
+            ):
+                yield f"finish: {choice.finish_reason} with {self._call_count} calls"
             return
-        if says + thinks != 1 and not opening and (says + thinks or not choice.logprobs):
-            yield f"delta: {says + thinks} kinds of things in one delta"
-        if self._cited:
+        if (
+            content_count + has_reasoning != 1
+            and not is_first
+            and (content_count + has_reasoning or not choice.logprobs)
+        ):
+            yield f"delta: {content_count + has_reasoning} kinds of things in one delta"
+        if self._has_citations:
             yield "late: something comes between the citations and the finish reason"
-        self._cited = isinstance(delta.annotations, list)
+        self._has_citations = isinstance(delta.annotations, list)
         if delta.content == "" or delta.refusal == "":
             yield "delta: an empty text"
-        yield from self._thought(delta)
+        yield from self._reasoning(delta)
         yield from self._call(delta.tool_calls or [])
         yield from self._details(delta.reasoning_details or [])
 
-    def _thought(self, delta: t.ChatDelta) -> Iterator[str]:
+    def _reasoning(self, delta: t.ChatDelta) -> Iterator[str]:
         texts = [text for text in (delta.reasoning_content, delta.reasoning) if isinstance(text, str)]
         if not texts:
             return
         fields = (isinstance(delta.reasoning_content, str), isinstance(delta.reasoning, str))
-        self._fields = self._fields or fields
-        if fields != self._fields:
+        self._reasoning_fields = self._reasoning_fields or fields
+        if fields != self._reasoning_fields:
             yield "thought: the field for reasoning changes"
         if len(set(texts)) > 1:
             yield "thought: the two fields differ"
@@ -134,24 +140,24 @@ class _Check:
 
     def _call(self, calls: list[t.ChatToolCallDelta]) -> Iterator[str]:
         for call in calls:
-            named = (call.id, call.type, call.function.name)
-            if call.index == self._calls:
-                self._calls += 1
-                if msgspec.UNSET in named:
+            identity = (call.id, call.type, call.function.name)
+            if call.index == self._call_count:
+                self._call_count += 1
+                if msgspec.UNSET in identity:
                     yield f"call: call {call.index} begins without its id, type and name"
-            elif call.index != self._calls - 1:
-                yield f"call: more of call {call.index}, and the last one is {self._calls - 1}"
-            elif set(named) != {msgspec.UNSET}:
+            elif call.index != self._call_count - 1:
+                yield f"call: more of call {call.index}, and the last one is {self._call_count - 1}"
+            elif set(identity) != {msgspec.UNSET}:
                 yield f"call: call {call.index} is named again"
             elif not call.function.arguments:
                 yield "delta: an empty text"
 
     def _details(self, details: list[t.ReasoningDetail]) -> Iterator[str]:
         for detail in details:
-            sealed = detail.type == "reasoning.encrypted"
-            more = detail.index == self._detail and not sealed and not self._sealed
-            if not more and detail.index != self._detail + 1:
-                yield f"detail: index {detail.index} after {self._detail}"
-            if not (detail.data if sealed else detail.summary):
+            is_sealed = detail.type == "reasoning.encrypted"
+            continues = detail.index == self._detail_index and not is_sealed and not self._detail_is_sealed
+            if not continues and detail.index != self._detail_index + 1:
+                yield f"detail: index {detail.index} after {self._detail_index}"
+            if not (detail.data if is_sealed else detail.summary):
                 yield f"detail: a {detail.type} that says nothing"
-            self._detail, self._sealed = detail.index or 0, sealed
+            self._detail_index, self._detail_is_sealed = detail.index or 0, is_sealed

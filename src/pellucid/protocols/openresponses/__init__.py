@@ -7,23 +7,23 @@ The specification of 2026-04-24, with its names for raw reasoning (`response.rea
 from ..decoding import read_json
 from ..errors import status_of
 from .encode import Dialect, Encoder, Framing
-from .items import Called, Known, item_messages
-from .request import Request, Server, parse_request, request_of
+from .items import KnownCall, ReferenceContext, item_messages
+from .request import MCPServerSpec, Request, parse_request, request_from
 from .types import error_body, error_payload
 
 __all__ = [
-    "Called",
     "Dialect",
     "Encoder",
     "Framing",
-    "Known",
+    "KnownCall",
+    "MCPServerSpec",
+    "ReferenceContext",
     "Request",
-    "Server",
     "error_body",
     "error_payload",
     "item_messages",
     "parse_request",
     "read_json",
-    "request_of",
+    "request_from",
     "status_of",
 ]

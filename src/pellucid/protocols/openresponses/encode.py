@@ -48,7 +48,7 @@ from ...parts import (
     Usage,
     UserContent,
 )
-from ...text import shown, writable
+from ...text import json_safe, replace_surrogates
 from .. import beside
 from ..errors import status_of
 from . import types as t
@@ -60,7 +60,7 @@ Dialect = Literal["openresponses", "openai"]
 Framing = Literal["events", "lines"]
 """Server-sent events; or an event's JSON a line, of which each is a message of a socket."""
 
-_END: dict[Framing, bytes] = {"events": b"\n\n", "lines": b"\n"}
+_FRAME_ENDS: dict[Framing, bytes] = {"events": b"\n\n", "lines": b"\n"}
 
 REASONING_EVENTS: dict[Dialect, str] = {
     "openresponses": "response.reasoning",
@@ -91,15 +91,15 @@ class Encoder:
         self._after = after
         self._framing: Framing = framing
         self._dialect = dialect
-        self._reasoning = REASONING_EVENTS[dialect]
+        self._reasoning_event = REASONING_EVENTS[dialect]
         self._obfuscate = obfuscate
         self._sequence = 0
         self._out: list[bytes] = []
         self._item: _Item | None = None
-        self._hidden = ""
+        self._hidden_item_id = ""
         """The id of the open item, if this protocol has no word for it."""
         self._part: _Part | None = None
-        self._thought: ThinkingPart | None = None
+        self._pending_thinking: ThinkingPart | None = None
         """A thinking part that has begun and shown nothing yet."""
 
     def start(self, *, queued: bool = False) -> bytes:
@@ -108,7 +108,7 @@ class Encoder:
             self.response.status = "queued"
         self._response_event("created")
         self._response_event(self.response.status)
-        return self._take()
+        return self._drain()
 
     def feed(self, events: list[Event], now: int) -> bytes:
         """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
@@ -122,25 +122,25 @@ class Encoder:
             part, delta = self._part, event.delta
             text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
             if part is None:
-                if not self._thought or not text or self._item is None:
+                if not self._pending_thinking or not text or self._item is None:
                     continue
-                part = self._open_thought(self._item, self._thought)
-            rest = delta if type(delta) is TextPartDelta else None
+                part = self._open_thinking(self._item, self._pending_thinking)
+            text_delta = delta if type(delta) is TextPartDelta else None
             if text:
                 try:
                     data = _json(text)
                 except UnicodeEncodeError:
-                    data = _json(shown(text))
+                    data = _json(replace_surrogates(text))
                 tail = part.tail
-                if rest is not None and rest.logprobs:
-                    tail = b',"logprobs":%b}%b' % (_json(_logprobs(rest.logprobs)), _END[self._framing])
+                if text_delta is not None and text_delta.logprobs:
+                    tail = b',"logprobs":%b}%b' % (_json(_logprobs(text_delta.logprobs)), _FRAME_ENDS[self._framing])
                 if self._obfuscate and part.name != "response.refusal":
                     tail = b',"obfuscation":"%b"%b' % (b"x" * (-len(data) % 32), tail)
                 if self._sequence > self._after:
                     self._out.append(part.head % self._sequence + data + tail)
                 self._sequence += 1
-            if rest is not None and rest.annotations:
-                self._cite(part, rest.annotations)
+            if text_delta is not None and text_delta.annotations:
+                self._add_citations(part, text_delta.annotations)
         out = self._out
         if not out:
             return b""
@@ -158,11 +158,11 @@ class Encoder:
         self._sequence = number + 1
         return part.head % number + _json(text) + part.tail
 
-    def _cite(self, part: _Part, annotations: list[dict[str, Any]]) -> None:
+    def _add_citations(self, part: _Part, annotations: list[dict[str, Any]]) -> None:
         for citation in _citations(annotations):
             self._write(
                 "response.output_text.annotation.added",
-                **part.place,
+                **part.location,
                 annotation_index=len(part.annotations),
                 annotation=citation,
             )
@@ -171,9 +171,9 @@ class Encoder:
     # --- items -------------------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent, now: int) -> None:
-        opening = _OPENING.get(event.kind)
+        opening = _NEW_ITEMS.get(event.kind)
         if opening is None:
-            self._hidden = event.id or ""
+            self._hidden_item_id = event.id or ""
             return
         self._item = _Item(event.id or "", len(self.response.output), event.kind)
         # A call's name is known only with its part, and the item's first event must carry it.
@@ -185,24 +185,24 @@ class Encoder:
         seal = event.seal if self._seals else None
         if item is None:
             if seal is not None:
-                self._carrier(_carrier_id(self._hidden), seal)
+                self._write_carrier(_carrier_id(self._hidden_item_id), seal)
             return
         if item.kind == "tool_call" and item.call is None:
             return
-        done = item.done(event.status)
+        done = item.output_item(event.status)
         if isinstance(done, t.ReasoningItem) and seal is not None:
             done.encrypted_content = seal
-        self._done(done)
+        self._finish_item(done)
         if seal is not None and not isinstance(done, t.ReasoningItem):
-            self._carrier(_carrier_id(item.id), seal)
+            self._write_carrier(_carrier_id(item.id), seal)
 
-    def _carrier(self, id: str, seal: str) -> None:
+    def _write_carrier(self, id: str, seal: str) -> None:
         """A reasoning item made to hold what is sealed of an item that has no place for it."""
         item = t.ReasoningItem(id=id, summary=[], status="in_progress")
         self._write("response.output_item.added", output_index=len(self.response.output), item=item)
-        self._done(msgspec.structs.replace(item, status="completed", encrypted_content=seal))
+        self._finish_item(msgspec.structs.replace(item, status="completed", encrypted_content=seal))
 
-    def _done(self, item: t.Item) -> None:
+    def _finish_item(self, item: t.Item) -> None:
         index = len(self.response.output)
         self.response.output = [*self.response.output, item]
         self._write("response.output_item.done", output_index=index, item=item)
@@ -215,80 +215,80 @@ class Encoder:
             return
         if isinstance(part, ThinkingPart):
             # It may turn out to be a signature and nothing to read: its content part opens with its first text.
-            self._thought = part
+            self._pending_thinking = part
         elif isinstance(part, TextPart):
-            place = item.place(content_index=len(item.contents))
-            self._write("response.content_part.added", **place, part=t.OutputText(text=""))
-            self._open("response.output_text", place)
+            location = item.location(content_index=len(item.contents))
+            self._write("response.content_part.added", **location, part=t.OutputText(text=""))
+            self._open_part("response.output_text", location)
         elif isinstance(part, RefusalPart):
-            place = item.place(content_index=len(item.contents))
-            self._write("response.content_part.added", **place, part=t.Refusal(refusal=""))
-            self._open("response.refusal", place)
+            location = item.location(content_index=len(item.contents))
+            self._write("response.content_part.added", **location, part=t.Refusal(refusal=""))
+            self._open_part("response.refusal", location)
         elif isinstance(part, ToolCallPart):
-            part = writable(part)
+            part = json_safe(part)
             item.call = t.FunctionCallItem(
                 id=item.id, call_id=part.tool_call_id, name=part.tool_name, arguments="", status="in_progress"
             )
             self._write("response.output_item.added", output_index=item.index, item=item.call)
-            self._open("response.function_call_arguments", item.place())
+            self._open_part("response.function_call_arguments", item.location())
 
-    def _open_thought(self, item: _Item, thought: ThinkingPart) -> _Part:
-        if thought.form == "summary":
-            place = item.place(summary_index=len(item.summaries))
-            self._write("response.reasoning_summary_part.added", **place, part=t.SummaryText(text=""))
-            return self._open("response.reasoning_summary_text", place)
-        place = item.place(content_index=len(item.contents))
-        self._write("response.content_part.added", **place, part=t.ReasoningText(text=""))
-        return self._open(self._reasoning, place)
+    def _open_thinking(self, item: _Item, thinking: ThinkingPart) -> _Part:
+        if thinking.form == "summary":
+            location = item.location(summary_index=len(item.summaries))
+            self._write("response.reasoning_summary_part.added", **location, part=t.SummaryText(text=""))
+            return self._open_part("response.reasoning_summary_text", location)
+        location = item.location(content_index=len(item.contents))
+        self._write("response.content_part.added", **location, part=t.ReasoningText(text=""))
+        return self._open_part(self._reasoning_event, location)
 
-    def _open(self, name: str, place: dict[str, Any]) -> _Part:
-        self._part = _Part(name, place, self._framing)
+    def _open_part(self, name: str, location: dict[str, Any]) -> _Part:
+        self._part = _Part(name, location, self._framing)
         return self._part
 
     def _part_end(self, event: PartEndEvent, now: int) -> None:
-        item, open_, part = self._item, self._part, event.part
-        self._part = self._thought = None
-        if item is None or open_ is None:
+        item, open_part, part = self._item, self._part, event.part
+        self._part = self._pending_thinking = None
+        if item is None or open_part is None:
             return
-        part = writable(part)
-        name, place = open_.name, open_.place
+        part = json_safe(part)
+        name, location = open_part.name, open_part.location
         if isinstance(part, ThinkingPart) and part.form == "summary":
             summary = t.SummaryText(text=part.content)
             item.summaries.append(summary)
-            self._write(f"{name}.done", **place, text=part.content)
-            self._write("response.reasoning_summary_part.done", **place, part=summary)
+            self._write(f"{name}.done", **location, text=part.content)
+            self._write("response.reasoning_summary_part.done", **location, part=summary)
         elif isinstance(part, ToolCallPart):
             assert item.call is not None
             arguments = part.args_as_text()
             if not arguments and part.complete:
                 # Clients parse the arguments: a call without any has an empty object.
                 arguments = "{}"
-                self._write(f"{name}.delta", **place, delta=arguments)
+                self._write(f"{name}.delta", **location, delta=arguments)
             item.call = msgspec.structs.replace(item.call, arguments=arguments)
-            self._write(f"{name}.done", **place, arguments=arguments)
+            self._write(f"{name}.done", **location, arguments=arguments)
         else:
-            content = _content(part, open_.annotations)
+            content = _content(part, open_part.annotations)
             if content is None:
                 return
             item.contents.append(content)
             if isinstance(content, t.Refusal):
-                self._write(f"{name}.done", **place, refusal=content.refusal)
+                self._write(f"{name}.done", **location, refusal=content.refusal)
             elif isinstance(content, t.OutputText):
-                self._write(f"{name}.done", **place, text=content.text, logprobs=content.logprobs)
+                self._write(f"{name}.done", **location, text=content.text, logprobs=content.logprobs)
             else:
-                self._write(f"{name}.done", **place, text=content.text)
-            self._write("response.content_part.done", **place, part=content)
+                self._write(f"{name}.done", **location, text=content.text)
+            self._write("response.content_part.done", **location, part=content)
 
     # --- the run -----------------------------------------------------------------------------------------------
 
     def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
         if event.result.tool_name is None:
             return  # a word to the model about its answer, not a call's result
-        result = writable(event.result)
-        output = _output(result) if isinstance(result, ToolReturnPart) else result.content
+        result = json_safe(event.result)
+        output = _call_output(result) if isinstance(result, ToolReturnPart) else result.content
         item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=output)
         self._write("response.output_item.added", output_index=len(self.response.output), item=item)
-        self._done(item)
+        self._finish_item(item)
 
     def _response_start(self, event: ResponseStartEvent, now: int) -> None:
         if self.response.status == "queued":
@@ -303,9 +303,9 @@ class Encoder:
             response.completed_at = now // 1000
             self._response_event("completed")
         elif event.status == "failed":
-            error = writable(event.error or ErrorInfo("server_error", "the run failed without saying why"))
+            error = json_safe(event.error or ErrorInfo("server_error", "the run failed without saying why"))
             response.status = "failed"
-            response.error = t.ResponseError(error.code or error.kind, error.told)
+            response.error = t.ResponseError(error.code or error.kind, error.full_message)
             self._error_event(error)
             self._response_event("failed")
         else:
@@ -338,7 +338,7 @@ class Encoder:
             data = _json({"type": name, "sequence_number": number, **fields})
             self._out.append(sse_event(data, name) if self._framing == "events" else data + b"\n")
 
-    def _take(self) -> bytes:
+    def _drain(self) -> bytes:
         out = self._out
         if not out:
             return b""
@@ -363,10 +363,10 @@ class _Item:
         self.summaries: list[t.SummaryText] = []
         self.call: t.FunctionCallItem | None = None
 
-    def place(self, **index: int) -> dict[str, Any]:
+    def location(self, **index: int) -> dict[str, Any]:
         return {"item_id": self.id, "output_index": self.index, **index}
 
-    def done(self, status: t.Status) -> t.Item:
+    def output_item(self, status: t.Status) -> t.Item:
         """The item as it stands in `output`."""
         if self.kind == "reasoning":
             contents = [content for content in self.contents if isinstance(content, t.ReasoningText)]
@@ -385,17 +385,17 @@ class _Item:
 class _Part:
     """The open part: its place, and the template of its deltas."""
 
-    __slots__ = ("annotations", "head", "name", "place", "tail")
+    __slots__ = ("annotations", "head", "location", "name", "tail")
 
-    def __init__(self, name: str, place: dict[str, Any], framing: Framing) -> None:
+    def __init__(self, name: str, location: dict[str, Any], framing: Framing) -> None:
         self.name = name
-        self.place = place
+        self.location = location
         self.annotations: list[t.UrlCitation] = []
         event = f"{name}.delta"
         line = f"event: {event}\ndata: " if framing == "events" else ""
-        members = _json(place)[1:-1].replace(b"%", b"%%")  # an id may hold a percent sign
+        members = _json(location)[1:-1].replace(b"%", b"%%")  # an id may hold a percent sign
         self.head = f'{line}{{"type":"{event}","sequence_number":%d,'.encode() + members + b',"delta":'
-        self.tail = (b',"logprobs":[]}' if name == "response.output_text" else b"}") + _END[framing]
+        self.tail = (b',"logprobs":[]}' if name == "response.output_text" else b"}") + _FRAME_ENDS[framing]
 
 
 def _content(
@@ -410,16 +410,16 @@ def _content(
     return None
 
 
-def _output(part: ToolReturnPart) -> str | list[t.ReturnedText | t.ReturnedImage | t.ReturnedFile]:
+def _call_output(part: ToolReturnPart) -> str | list[t.ReturnedText | t.ReturnedImage | t.ReturnedFile]:
     contents = part.contents
     if contents is None:
         return part.content_as_text()
     if all(isinstance(content, Text) for content in contents):
         return "\n".join(content.text for content in contents if isinstance(content, Text))
-    return [_returned(content) for content in contents]
+    return [_returned_content(content) for content in contents]
 
 
-def _returned(content: UserContent) -> t.ReturnedText | t.ReturnedImage | t.ReturnedFile:
+def _returned_content(content: UserContent) -> t.ReturnedText | t.ReturnedImage | t.ReturnedFile:
     if isinstance(content, Text):
         return t.ReturnedText(text=content.text)
     kind = content.media_type or _MEDIA_TYPES[content.kind]
@@ -437,11 +437,11 @@ _MEDIA_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"
 def usage_of(usage: Usage) -> t.Usage | None:
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    read, wrote = usage.input_tokens or 0, usage.output_tokens or 0
+    input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
     return t.Usage(
-        input_tokens=read,
-        output_tokens=wrote,
-        total_tokens=read + wrote,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
         input_tokens_details=t.InputTokensDetails(usage.cache_read_tokens or 0),
         output_tokens_details=t.OutputTokensDetails(usage.output_reasoning_tokens or 0),
     )
@@ -450,23 +450,27 @@ def usage_of(usage: Usage) -> t.Usage | None:
 def _logprobs(raw: list[dict[str, Any]]) -> list[t.LogProb]:
     return [
         t.LogProb(
-            token=one.token,
-            logprob=one.logprob,
-            bytes=one.bytes,
-            top_logprobs=[t.TopLogProb(token=top.token, logprob=top.logprob, bytes=top.bytes) for top in one.top],
+            token=token.token,
+            logprob=token.logprob,
+            bytes=token.bytes,
+            top_logprobs=[
+                t.TopLogProb(token=top.token, logprob=top.logprob, bytes=top.bytes) for top in token.top_logprobs
+            ],
         )
-        for one in beside.tokens(raw)
+        for token in beside.token_logprobs(raw)
     ]
 
 
 def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
     return [
-        t.UrlCitation(url=one.url, title=one.title, start_index=one.start or 0, end_index=one.end or 0)
-        for one in beside.citations(raw)
+        t.UrlCitation(
+            url=citation.url, title=citation.title, start_index=citation.start or 0, end_index=citation.end or 0
+        )
+        for citation in beside.citations(raw)
     ]
 
 
-_OPENING: dict[str, Callable[[str], t.Item | None]] = {
+_NEW_ITEMS: dict[str, Callable[[str], t.Item | None]] = {
     "reasoning": lambda id: t.ReasoningItem(id=id, summary=[], status="in_progress"),
     "message": lambda id: t.MessageItem(id=id, status="in_progress", content=[]),
     "tool_call": lambda id: None,

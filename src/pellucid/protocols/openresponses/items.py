@@ -2,7 +2,7 @@
 
 Items of every dialect are taken: a thought may come as raw text, as summaries, as a token that was sealed here
 (`SealedPart`, to be opened before a model sees it), or as all of them. What an item refers to (an earlier item by its
-id, a call by its `call_id`) is handed in as `Known`.
+id, a call by its `call_id`) is handed in as `ReferenceContext`.
 """
 
 from __future__ import annotations
@@ -37,99 +37,102 @@ from ...parts import (
 from . import types as t
 
 
-class Called(NamedTuple):
+class KnownCall(NamedTuple):
     """A function that was called under some `call_id`."""
 
     name: str
-    waits: int = 1
+    pending_results: int = 1
     """How many results are not there yet: some models give several calls one id."""
 
 
-class Known(NamedTuple):
+class ReferenceContext(NamedTuple):
     """What items may refer to."""
 
-    calls: Mapping[str, Called] = {}
+    calls: Mapping[str, KnownCall] = {}
     """The functions that were called earlier in the conversation, by `call_id`."""
     items: Mapping[str, list[ModelMessage]] = {}
     """What the items with these ids said."""
 
 
-def messages_of(input: str | list[t.ItemParam], known: Known) -> list[ModelMessage]:
+def messages_of(input: str | list[t.ItemParam], context: ReferenceContext) -> list[ModelMessage]:
     """Raises `RequestError` naming the item and what would be right."""
     messages: list[ModelMessage] = []
     if isinstance(input, str):
-        _say(messages, UserPromptPart(input))
+        _append_request_part(messages, UserPromptPart(input))
         return messages
-    calls = dict(known.calls)
+    calls = dict(context.calls)
     for index, item in enumerate(input):
         at = f"input[{index}]"
         match item:
             case t.MessageParam(role="assistant"):
                 for part in _assistant_parts(item, at):
-                    _answer(messages, part)
+                    _append_response_part(messages, part)
             case t.MessageParam(role="user"):
                 content = item.content if isinstance(item.content, str) else _contents(item.content, at)
-                _say(messages, UserPromptPart(content))
+                _append_request_part(messages, UserPromptPart(content))
             case t.MessageParam():
                 text = _only_text(item.content, at)
-                _say(messages, SystemPromptPart(text, "developer" if item.role == "developer" else "system"))
+                _append_request_part(
+                    messages, SystemPromptPart(text, "developer" if item.role == "developer" else "system")
+                )
             case t.ReasoningParam():
                 for thought in _reasoning_parts(item):
-                    _answer(messages, thought)
+                    _append_response_part(messages, thought)
             case t.FunctionCallParam():
-                _made(calls, item.call_id, item.name)
-                whole = item.status != "incomplete"
-                _answer(
-                    messages, ToolCallPart(item.name, item.arguments, item.call_id, complete=whole, item_id=item.id)
+                _register_call(calls, item.call_id, item.name)
+                is_complete = item.status != "incomplete"
+                _append_response_part(
+                    messages,
+                    ToolCallPart(item.name, item.arguments, item.call_id, complete=is_complete, item_id=item.id),
                 )
             case t.FunctionCallOutputParam():
-                called = calls.get(item.call_id)
-                if called is None:
-                    _wrong(at, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
-                if called.waits == 0:
-                    _wrong(at, f"the function_call with call_id {item.call_id!r} has its output already", "call_id")
-                calls[item.call_id] = called._replace(waits=called.waits - 1)
-                _say(messages, ToolReturnPart(called.name, _tool_output(item, at), item.call_id))
+                call = calls.get(item.call_id)
+                if call is None:
+                    _reject(at, f"no function_call with call_id {item.call_id!r} comes before this output", "call_id")
+                if call.pending_results == 0:
+                    _reject(at, f"the function_call with call_id {item.call_id!r} has its output already", "call_id")
+                calls[item.call_id] = call._replace(pending_results=call.pending_results - 1)
+                _append_request_part(messages, ToolReturnPart(call.name, _tool_output(item, at), item.call_id))
             case t.ItemReference():
-                for said in _referred(item, known, at):
-                    for again in said.parts:
-                        if isinstance(again, ToolCallPart):
-                            _made(calls, again.tool_call_id, again.tool_name)
-                        _put(messages, again)
+                for message in _referenced_messages(item, context, at):
+                    for earlier_part in message.parts:
+                        if isinstance(earlier_part, ToolCallPart):
+                            _register_call(calls, earlier_part.tool_call_id, earlier_part.tool_name)
+                        _append_part(messages, earlier_part)
             case t.CompactionParam():
-                _answer(messages, SealedPart(item.encrypted_content, item.id))
+                _append_response_part(messages, SealedPart(item.encrypted_content, item.id))
     return messages
 
 
-def item_messages(item: bytes, known: Known) -> list[ModelMessage]:
+def item_messages(item: bytes, context: ReferenceContext) -> list[ModelMessage]:
     """The same for one item that was kept as it was received."""
-    return messages_of([msgspec.json.decode(item, type=t.ItemParam)], known)
+    return messages_of([msgspec.json.decode(item, type=t.ItemParam)], context)
 
 
-def _made(calls: dict[str, Called], id: str, name: str) -> None:
-    before = calls[id].waits if id in calls else 0
-    calls[id] = Called(name, before + 1)
+def _register_call(calls: dict[str, KnownCall], id: str, name: str) -> None:
+    pending_results = calls[id].pending_results if id in calls else 0
+    calls[id] = KnownCall(name, pending_results + 1)
 
 
-def _referred(item: t.ItemReference, known: Known, at: str) -> list[ModelMessage]:
-    if item.id not in known.items:
+def _referenced_messages(item: t.ItemReference, context: ReferenceContext, at: str) -> list[ModelMessage]:
+    if item.id not in context.items:
         raise RequestError(
             f"{at}: there is no item {item.id!r} here; what was not stored must be sent itself",
             kind="not_found",
             code="item_not_found",
             param=f"{at}.id",
         )
-    return known.items[item.id]
+    return context.items[item.id]
 
 
-def _put(messages: list[ModelMessage], part: ModelRequestPart | ModelResponsePart) -> None:
+def _append_part(messages: list[ModelMessage], part: ModelRequestPart | ModelResponsePart) -> None:
     if isinstance(part, ModelRequestPart):
-        _say(messages, part)
+        _append_request_part(messages, part)
     else:
-        _answer(messages, part)
+        _append_response_part(messages, part)
 
 
-def _say(messages: list[ModelMessage], part: ModelRequestPart) -> None:
+def _append_request_part(messages: list[ModelMessage], part: ModelRequestPart) -> None:
     last = messages[-1] if messages else None
     if isinstance(last, ModelRequest):
         last.parts.append(part)
@@ -137,7 +140,7 @@ def _say(messages: list[ModelMessage], part: ModelRequestPart) -> None:
         messages.append(ModelRequest([part]))
 
 
-def _answer(messages: list[ModelMessage], part: ModelResponsePart) -> None:
+def _append_response_part(messages: list[ModelMessage], part: ModelResponsePart) -> None:
     last = messages[-1] if messages else None
     if isinstance(last, ModelResponse):
         last.parts.append(part)
@@ -146,18 +149,18 @@ def _answer(messages: list[ModelMessage], part: ModelResponsePart) -> None:
 
 
 def _assistant_parts(item: t.MessageParam, at: str) -> list[ModelResponsePart]:
-    whole = item.status != "incomplete"
+    is_complete = item.status != "incomplete"
     if isinstance(item.content, str):
-        return [TextPart(item.content, complete=whole, item_id=item.id)]
+        return [TextPart(item.content, complete=is_complete, item_id=item.id)]
     parts: list[ModelResponsePart] = []
     for index, content in enumerate(item.content):
         match content:
             case t.Refusal():
                 parts.append(RefusalPart(content.refusal, item_id=item.id))
             case t.OutputTextParam() | t.PlainTextParam() | t.InputText():
-                parts.append(TextPart(content.text, complete=whole, item_id=item.id))
+                parts.append(TextPart(content.text, complete=is_complete, item_id=item.id))
             case _:
-                _wrong(f"{at}.content[{index}]", "an assistant message holds output_text and refusal only", "type")
+                _reject(f"{at}.content[{index}]", "an assistant message holds output_text and refusal only", "type")
     return parts
 
 
@@ -165,10 +168,10 @@ def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
     """The thought as it was sealed here; else the thought itself where the client gave it back; else its summaries."""
     if item.encrypted_content:
         return [SealedPart(item.encrypted_content, item.id)]
-    whole = item.status != "incomplete"
+    is_complete = item.status != "incomplete"
     if item.content:
-        return [ThinkingPart(c.text, complete=whole) for c in item.content if c.text]
-    return [ThinkingPart(s.text, form="summary", complete=whole) for s in item.summary if s.text]
+        return [ThinkingPart(c.text, complete=is_complete) for c in item.content if c.text]
+    return [ThinkingPart(s.text, form="summary", complete=is_complete) for s in item.summary if s.text]
 
 
 def _contents(contents: list[t.InputContent], at: str) -> list[UserContent]:
@@ -180,11 +183,11 @@ def _content(content: t.InputContent, at: str) -> UserContent:
         case t.InputText() | t.OutputTextParam() | t.PlainTextParam():
             return Text(content.text)
         case t.InputImage(image_url=None, file_id=None):
-            _wrong(at, "an input_image needs an image_url or a file_id", "image_url")
+            _reject(at, "an input_image needs an image_url or a file_id", "image_url")
         case t.InputImage():
             return Image(url=content.image_url, file_id=content.file_id, detail=content.detail)
         case t.InputFile(file_data=None, file_url=None, file_id=None):
-            _wrong(at, "an input_file needs file_data, file_url or a file_id", "file_data")
+            _reject(at, "an input_file needs file_data, file_url or a file_id", "file_data")
         case t.InputFile():
             data, media_type = content.file_data, None
             if data is not None and data.startswith("data:"):
@@ -202,7 +205,7 @@ def _content(content: t.InputContent, at: str) -> UserContent:
         case t.InputAudio():
             return Audio(data=content.input_audio.data, media_type=f"audio/{content.input_audio.format}")
         case t.Refusal():
-            _wrong(at, "a refusal is something an assistant says", "type")
+            _reject(at, "a refusal is something an assistant says", "type")
 
 
 def _only_text(content: str | list[t.InputContent], at: str) -> str:
@@ -211,7 +214,7 @@ def _only_text(content: str | list[t.InputContent], at: str) -> str:
     texts = []
     for index, entry in enumerate(content):
         if not isinstance(entry, t.InputText | t.PlainTextParam | t.OutputTextParam):
-            _wrong(f"{at}.content[{index}]", "only text can stand here", "type")
+            _reject(f"{at}.content[{index}]", "only text can stand here", "type")
         texts.append(entry.text)
     return "\n".join(texts)
 
@@ -225,5 +228,5 @@ def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str | list[UserCon
     return "\n".join(texts) if len(texts) == len(contents) else contents
 
 
-def _wrong(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
+def _reject(at: str, message: str, field: str, code: str = "invalid_value") -> NoReturn:
     raise RequestError(f"{at}: {message}", code=code, param=f"{at}.{field}")

@@ -72,7 +72,7 @@ ALIASES = {
 
 
 _NAMED = {"type": "object", "properties": {"name": _STRING}, "required": ["name"]}
-_UNTYPED: dict[str, Schema] = {
+_UNTYPED_FIELDS: dict[str, Schema] = {
     "conversation": {
         "description": "The conversation to go on with and to add to: its id.",
         "anyOf": [
@@ -106,7 +106,7 @@ _UNTYPED: dict[str, Schema] = {
 """What the types leave open, since it is read by hand."""
 
 
-_TO_ANSWER = [{"required": [name]} for name in ("input", "previous_response_id", "conversation")]
+_INPUT_ALTERNATIVES = [{"required": [name]} for name in ("input", "previous_response_id", "conversation")]
 """One of them says what there is to answer."""
 
 
@@ -130,19 +130,21 @@ def event_name(name: str) -> str:
 
 def components() -> dict[str, Any]:
     """Every event, and what is in them alone."""
-    made: dict[str, Any] = {event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
-    made |= {event_name(alias): {**_event(alias, EVENTS[name]), "x-alias-of": name} for alias, name in ALIASES.items()}
-    return made | {one.__name__: one for one in (t.SummaryText, t.LogProb, t.UrlCitation)}
+    schemas: dict[str, Any] = {event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
+    schemas |= {
+        event_name(alias): {**_event(alias, EVENTS[name]), "x-alias-of": name} for alias, name in ALIASES.items()
+    }
+    return schemas | {type_.__name__: type_ for type_ in (t.SummaryText, t.LogProb, t.UrlCitation)}
 
 
-def amend(found: dict[str, Schema]) -> None:
+def amend(schemas: dict[str, Schema]) -> None:
     """What the types do not say of requests."""
-    found["CreateResponse"]["properties"] |= _UNTYPED
-    found["CreateResponse"]["anyOf"] = _TO_ANSWER
-    found["CompactRequest"]["anyOf"] = _TO_ANSWER[:2]
+    schemas["CreateResponse"]["properties"] |= _UNTYPED_FIELDS
+    schemas["CreateResponse"]["anyOf"] = _INPUT_ALTERNATIVES
+    schemas["CompactRequest"]["anyOf"] = _INPUT_ALTERNATIVES[:2]
 
 
-def stream() -> Schema:
+def stream_event() -> Schema:
     """One event of a stream, as the specification has it."""
     events = {name: f"#/components/schemas/{event_name(name)}" for name in (*EVENTS, *ALIASES)}
     mapped = {"propertyName": "type", "mapping": events}

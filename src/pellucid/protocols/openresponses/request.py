@@ -11,21 +11,21 @@ from typing import Any, NamedTuple
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
-from ...text import brief
-from ..decoding import convert, echo_of, not_too_deep, read_json, settings_in
-from ..functions import allowed, any_of, just, offered, wrong_choice
+from ...text import truncate
+from ..decoding import check_depth, convert, echoed_settings, read_json, requested_settings
+from ..functions import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
-from .items import Known, messages_of
+from .items import ReferenceContext, messages_of
 
 
-class Server(NamedTuple):
+class MCPServerSpec(NamedTuple):
     """An MCP server whose tools are called here, for one request."""
 
     label: str
     url: str
     headers: dict[str, str]
-    allowed: list[str] | None
-    at: str
+    allowed_tools: list[str] | None
+    path: str
     """Where in the request it is named."""
 
 
@@ -59,7 +59,7 @@ class Request(NamedTuple):
         return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
 
     @property
-    def own_tools(self) -> frozenset[str]:
+    def client_tools(self) -> frozenset[str]:
         """The names of the caller's own functions."""
         return frozenset(tool.name for tool in _functions(self.body))
 
@@ -68,10 +68,12 @@ class Request(NamedTuple):
         return self.body.max_tool_calls
 
     @property
-    def servers(self) -> list[Server]:
+    def mcp_servers(self) -> list[MCPServerSpec]:
         """The MCP servers that the request names."""
         return [
-            Server(tool.server_label, tool.server_url, _headers(tool), _allowed(tool), f"tools[{index}]")
+            MCPServerSpec(
+                tool.server_label, tool.server_url, _headers(tool), _allowed_tool_names(tool), f"tools[{index}]"
+            )
             for index, tool in enumerate(self.body.tools or [])
             if isinstance(tool, t.McpToolParam)
         ]
@@ -86,17 +88,17 @@ class Request(NamedTuple):
         if isinstance(self.raw_input, str):
             content = [{"type": "input_text", "text": self.raw_input}]
             return [{"id": mint("msg"), "type": "message", "role": "user", "content": content}]
-        return [item if item.get("id") else {**item, "id": mint(_PREFIX[item["type"]])} for item in self.raw_input]
+        return [item if item.get("id") else {**item, "id": mint(_ID_PREFIXES[item["type"]])} for item in self.raw_input]
 
-    def place_of(self, part: SealedPart) -> str:
+    def token_path(self, part: SealedPart) -> str:
         """Where in the request this token stands."""
         items = self.raw_input if isinstance(self.raw_input, list) else []
-        at = next((i for i, item in enumerate(items) if item.get("encrypted_content") == part.token), 0)
-        return f"input[{at}].encrypted_content"
+        index = next((i for i, item in enumerate(items) if item.get("encrypted_content") == part.token), 0)
+        return f"input[{index}].encrypted_content"
 
-    def messages(self, known: Known = Known()) -> list[ModelMessage]:  # noqa: B008 (it is immutable)
+    def messages(self, context: ReferenceContext = ReferenceContext()) -> list[ModelMessage]:  # noqa: B008 (it is immutable)
         """What the input adds to the conversation. Raises `RequestError`."""
-        return messages_of(self.body.input or [], known)
+        return messages_of(self.body.input or [], context)
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
         """What to ask the model, whose name is still the public one. Raises `RequestError`.
@@ -104,21 +106,21 @@ class Request(NamedTuple):
         `server_tools` are offered beside the caller's own, which go before one of the same name.
         """
         body = self.body
-        tools, choice = _tools(body, server_tools)
-        said = list(messages)
+        tools, choice = _tools_and_choice(body, server_tools)
+        conversation = list(messages)
         if body.instructions:
             system = SystemPromptPart(body.instructions)
-            if said and isinstance(said[0], ModelRequest):
-                said[0] = ModelRequest([system, *said[0].parts])
+            if conversation and isinstance(conversation[0], ModelRequest):
+                conversation[0] = ModelRequest([system, *conversation[0].parts])
             else:
-                said.insert(0, ModelRequest([system]))
+                conversation.insert(0, ModelRequest([system]))
         return ModelCall(
             model=body.model or "",
-            messages=said,
+            messages=conversation,
             settings=_settings(body, bool(tools)),
             tools=tools,
             tool_choice=choice,
-            output=_output(body.text),
+            output=_output_format(body.text),
             stream=True,
         )
 
@@ -146,21 +148,21 @@ class Request(NamedTuple):
             if reasoning is not None
             else None,
             max_tool_calls=body.max_tool_calls,
-            **echo_of(body, _FIELDS),
+            **echoed_settings(body, _SETTING_FIELDS),
         )
 
 
 def parse_request(data: bytes) -> Request:
     """Raises `RequestError` naming the field and what would be right."""
-    return request_of(read_json(data))
+    return request_from(read_json(data))
 
 
-def request_of(raw: dict[str, Any]) -> Request:
+def request_from(raw: dict[str, Any]) -> Request:
     """The same for JSON that was read. Raises `RequestError`."""
-    given = raw.get("input")
-    if isinstance(given, list):
-        raw["input"] = given = [_with_type(item) for item in given]
-    _known_tool_types(raw.get("tools"))
+    raw_input = raw.get("input")
+    if isinstance(raw_input, list):
+        raw["input"] = raw_input = [_with_type(item) for item in raw_input]
+    _check_tool_types(raw.get("tools"))
     body = convert(raw, t.CreateResponse)
     if body.input in (None, []) and body.previous_response_id is None and body.conversation is None:
         raise RequestError("input: a text or a list of items is required", code="missing", param="input")
@@ -178,14 +180,14 @@ def request_of(raw: dict[str, Any]) -> Request:
         )
     for index, tool in enumerate(body.tools or []):
         if isinstance(tool, t.FunctionToolParam):
-            not_too_deep(tool.parameters, f"tools[{index}].parameters")
+            check_depth(tool.parameters, f"tools[{index}].parameters")
         else:
             _check_server(tool, f"tools[{index}]")
-    _output(body.text)
-    return Request(body, given if given is not None else [])
+    _output_format(body.text)
+    return Request(body, raw_input if raw_input is not None else [])
 
 
-_PREFIX = {
+_ID_PREFIXES = {
     "message": "msg",
     "reasoning": "rs",
     "function_call": "fc",
@@ -195,11 +197,11 @@ _PREFIX = {
 }
 
 
-_FIELDS = {"max_tokens": "max_output_tokens", "user": "safety_identifier", "cache_key": "prompt_cache_key"}
+_SETTING_FIELDS = {"max_tokens": "max_output_tokens", "user": "safety_identifier", "cache_key": "prompt_cache_key"}
 """Settings that have another name here."""
 
 
-def _or(value: Any, default: Any) -> Any:
+def _value_or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
@@ -214,14 +216,14 @@ def _with_type(item: Any) -> Any:
     return {**item, "type": kind} if kind else {name: item[name] for name in item if name != "type"}
 
 
-def _known_tool_types(tools: Any) -> None:
+def _check_tool_types(tools: Any) -> None:
     if not isinstance(tools, list):
         return
     for index, tool in enumerate(tools):
         kind = tool.get("type") if isinstance(tool, dict) else None
         if isinstance(kind, str) and kind not in ("function", "mcp"):
             raise RequestError(
-                f"tools[{index}].type: {brief(kind)!r} is not offered here; only 'function' and 'mcp' tools are",
+                f"tools[{index}].type: {truncate(kind)!r} is not offered here; only 'function' and 'mcp' tools are",
                 kind="unsupported",
                 code="unsupported_tool",
                 param=f"tools[{index}].type",
@@ -244,10 +246,10 @@ def _check_server(tool: t.McpToolParam, at: str) -> None:
             code="unsupported_approval",
             param=f"{at}.require_approval",
         )
-    _allowed(tool, at)
+    _allowed_tool_names(tool, at)
 
 
-def _allowed(tool: t.McpToolParam, at: str = "") -> list[str] | None:
+def _allowed_tool_names(tool: t.McpToolParam, at: str = "") -> list[str] | None:
     """The names of the tools that may be called: a list, or OpenAI's filter with one."""
     match tool.allowed_tools:
         case None:
@@ -270,11 +272,11 @@ def _headers(tool: t.McpToolParam) -> dict[str, str]:
 # --- settings, tools, output -------------------------------------------------------------------------------------
 
 
-def _settings(body: t.CreateResponse, tools: bool) -> ModelSettings:
+def _settings(body: t.CreateResponse, has_tools: bool) -> ModelSettings:
     reasoning = body.reasoning or t.ReasoningConfigParam()
     logprobs = bool(body.top_logprobs) or "message.output_text.logprobs" in (body.include or [])
-    others = {
-        "parallel_tool_calls": body.parallel_tool_calls if tools else None,
+    overrides = {
+        "parallel_tool_calls": body.parallel_tool_calls if has_tools else None,
         "user": body.safety_identifier or body.user,
         "verbosity": body.text.verbosity if body.text is not None else None,
         "thinking": False if reasoning.effort == "none" else reasoning.effort,
@@ -282,30 +284,32 @@ def _settings(body: t.CreateResponse, tools: bool) -> ModelSettings:
         "logprobs": logprobs or None,
         "top_logprobs": (body.top_logprobs or 0) if logprobs else None,
     }
-    return settings_in(body, _FIELDS, others)
+    return requested_settings(body, _SETTING_FIELDS, overrides)
 
 
-def _tools(
+def _tools_and_choice(
     body: t.CreateResponse, server_tools: Sequence[ToolDefinition]
 ) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
     """The functions that may be called."""
-    own = [ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in _functions(body)]
-    tools = offered(own, server_tools)
+    client_tools = [
+        ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in _functions(body)
+    ]
+    tools = merge_tools(client_tools, server_tools)
     match body.tool_choice:
         case None | str():
-            return any_of(tools, body.tool_choice)
+            return choose_from_all(tools, body.tool_choice)
         case {"type": "function", "name": name}:
-            return just(tools, name)
+            return require_tool(tools, name)
         case {"type": "allowed_tools", "tools": [_, *_] as entries, **more}:
-            return allowed(tools, [_name_of(entry) for entry in entries], more.get("mode"))
+            return restrict_tools(tools, [_tool_name(entry) for entry in entries], more.get("mode"))
         case _:
-            wrong_choice(
+            reject_choice(
                 "must be 'auto', 'none', 'required', {type: function, name} or "
                 "{type: allowed_tools, mode, tools} with at least one tool"
             )
 
 
-def _name_of(entry: Any) -> Any:
+def _tool_name(entry: Any) -> Any:
     return entry.get("name") if isinstance(entry, dict) else None
 
 
@@ -316,21 +320,21 @@ def _choice_echo(choice: Any) -> Any:
             return {"type": "function", "name": name}
         case {"type": "allowed_tools", "tools": tools}:
             names = [{"type": "function", "name": tool["name"]} for tool in tools]
-            return {"type": "allowed_tools", "tools": names, "mode": _or(choice.get("mode"), "auto")}
+            return {"type": "allowed_tools", "tools": names, "mode": _value_or(choice.get("mode"), "auto")}
         case _:
-            return _or(choice, "auto")
+            return _value_or(choice, "auto")
 
 
 _ECHOED_EFFORTS = ("none", "low", "medium", "high", "xhigh")
 """Those of the specification: for others that are understood, the nearest one stands in the response."""
 
 
-def _output(text: t.TextParam | None) -> OutputFormat:
+def _output_format(text: t.TextParam | None) -> OutputFormat:
     match text.format if text is not None else None:
         case t.FormatJsonObject():
             return OutputFormat("json_object")
         case t.FormatJsonSchema() as form:
-            not_too_deep(form.schema, "text.format.schema")
+            check_depth(form.schema, "text.format.schema")
             return OutputFormat("json_schema", form.name, form.schema, form.description, form.strict)
         case _:
             return OutputFormat()

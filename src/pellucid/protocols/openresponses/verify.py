@@ -32,11 +32,11 @@ import msgspec
 from ...framing import SSEDecoder
 from .encode import REASONING_EVENTS, Dialect, Framing
 
-_LIFE = ("response.created", "response.queued", "response.in_progress")
-_TERMINAL = ("response.completed", "response.incomplete", "response.failed")
-_TEXT_OF = {"refusal": "refusal", "function_call": "arguments"}
+_OPENING_EVENTS = ("response.created", "response.queued", "response.in_progress")
+_TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
+_TEXT_FIELDS = {"refusal": "refusal", "function_call": "arguments"}
 """The field that holds a part's text, where it is not `text`. A call's arguments are a part in all but name."""
-_PARTS_OF = {"reasoning": ("reasoning_text", "summary_text"), "message": ("output_text", "refusal")}
+_PART_KINDS = {"reasoning": ("reasoning_text", "summary_text"), "message": ("output_text", "refusal")}
 
 
 def verify(body: bytes, dialect: Dialect = "openresponses", framing: Framing = "events") -> list[str]:
@@ -49,31 +49,33 @@ def verify(body: bytes, dialect: Dialect = "openresponses", framing: Framing = "
         for line in body.splitlines():
             check.message(line)
         check.end()
-        return check.broken
-    frames = SSEDecoder(limit=len(body) + 1).feed(body)
-    dones = [index for index, frame in enumerate(frames) if frame.data == b"[DONE]"]
-    check.expect(bool(dones) and dones[-1] == len(frames) - 1, "framing: the stream does not end with data: [DONE]")
-    check.expect(len(dones) < 2, "framing: [DONE] comes more than once")
+        return check.violations
+    frames = SSEDecoder(max_bytes=len(body) + 1).feed(body)
+    done_indices = [index for index, frame in enumerate(frames) if frame.data == b"[DONE]"]
+    check.expect(
+        bool(done_indices) and done_indices[-1] == len(frames) - 1, "framing: the stream does not end with data: [DONE]"
+    )
+    check.expect(len(done_indices) < 2, "framing: [DONE] comes more than once")
     for name, data in frames:
         if data != b"[DONE]":
             check.frame(name, data)
     check.end()
-    return check.broken
+    return check.violations
 
 
 class _Part:
     """The open part."""
 
-    def __init__(self, kind: str, index: int, base: str) -> None:
+    def __init__(self, kind: str, index: int, index_field: str) -> None:
         self.kind = kind
         self.index = index
-        self.base = base
+        self.index_field = index_field
         self.text = ""
-        self.done = False
+        self.has_done = False
 
     @property
-    def whole(self) -> dict[str, Any]:
-        return {"type": self.kind, _TEXT_OF.get(self.kind, "text"): self.text}
+    def content(self) -> dict[str, Any]:
+        return {"type": self.kind, _TEXT_FIELDS.get(self.kind, "text"): self.text}
 
 
 class _Item:
@@ -89,16 +91,16 @@ class _Item:
 
 class _Check:
     def __init__(self, dialect: Dialect) -> None:
-        self.broken: list[str] = []
+        self.violations: list[str] = []
         self._sequence = 0
-        self._seen: list[str] = []
+        self._event_types: list[str] = []
         self._terminal: dict[str, Any] | None = None
-        self._done: list[dict[str, Any]] = []
+        self._finished_items: list[dict[str, Any]] = []
         self._ids: set[str] = set()
         self._item: _Item | None = None
         self._part: _Part | None = None
-        self._annotations = 0
-        self._kinds = {
+        self._annotation_count = 0
+        self._part_kinds = {
             "response.output_text": "output_text",
             "response.refusal": "refusal",
             REASONING_EVENTS[dialect]: "reasoning_text",
@@ -117,7 +119,7 @@ class _Check:
             event = msgspec.json.decode(data, type=dict[str, Any])
             kind = msgspec.convert(event.get("type"), str)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            self.broken.append(f"framing: not an event with a type: {data[:80]!r}")
+            self.violations.append(f"framing: not an event with a type: {data[:80]!r}")
             return None
         self._event(kind, event)
         return kind
@@ -125,9 +127,9 @@ class _Check:
     def end(self) -> None:
         self.expect(self._terminal is not None, "life: there is no terminal event")
 
-    def expect(self, holds: bool, broken: str) -> None:
+    def expect(self, holds: bool, violation: str) -> None:
         if not holds:
-            self.broken.append(broken)
+            self.violations.append(violation)
 
     def _event(self, kind: str, event: dict[str, Any]) -> None:
         number = event.get("sequence_number")
@@ -135,56 +137,56 @@ class _Check:
         self._sequence += 1
         self.expect(self._terminal is None, f"life: {kind} after the terminal event")
         try:
-            self.broken += self._step(kind, event)
+            self.violations += self._step(kind, event)
         except (KeyError, TypeError, AttributeError) as error:
-            self.broken.append(f"fields: {kind} lacks a field or has one of the wrong type ({error})")
-        self._seen.append(kind)
+            self.violations.append(f"fields: {kind} lacks a field or has one of the wrong type ({error})")
+        self._event_types.append(kind)
 
     def _step(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
-        before = self._seen[-1] if self._seen else None
-        if before is None and kind != "response.created":
+        previous = self._event_types[-1] if self._event_types else None
+        if previous is None and kind != "response.created":
             yield f"life: the stream begins with {kind}"
-        if before == "error" and kind != "response.failed":
+        if previous == "error" and kind != "response.failed":
             yield f"life: {kind} follows an error"
-        if kind in _LIFE:
-            if kind == "response.created" and before is not None:
+        if kind in _OPENING_EVENTS:
+            if kind == "response.created" and previous is not None:
                 yield "life: response.created comes again"
-            if before is not None and before not in _LIFE:
-                yield f"life: {kind} comes after {before}"
-        elif kind in _TERMINAL:
-            yield from self._end_of_life(kind, event)
+            if previous is not None and previous not in _OPENING_EVENTS:
+                yield f"life: {kind} comes after {previous}"
+        elif kind in _TERMINAL_EVENTS:
+            yield from self._terminal_event(kind, event)
         elif kind != "error":
-            if before == "response.created":
+            if previous == "response.created":
                 yield f"life: {kind} follows response.created"
-            yield from self._of_an_item(kind, event)
+            yield from self._item_event(kind, event)
 
-    def _end_of_life(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
+    def _terminal_event(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
         response = self._terminal = event["response"]
         if self._item is not None:
             yield f"item: {kind} while an item is open"
-        if response["output"] != self._done:
+        if response["output"] != self._finished_items:
             yield "output: the response's output is not the items as they were done"
         if response["status"] != kind.removeprefix("response."):
             yield f"life: {kind} carries status {response['status']}"
-        if kind == "response.completed" and any(item.get("status") == "incomplete" for item in self._done):
+        if kind == "response.completed" and any(item.get("status") == "incomplete" for item in self._finished_items):
             yield "incomplete: an incomplete item in a completed response"
 
     # --- items -------------------------------------------------------------------------------------------------
 
-    def _of_an_item(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
+    def _item_event(self, kind: str, event: dict[str, Any]) -> Iterator[str]:
         if kind == "response.output_item.added":
-            yield from self._added(event)
+            yield from self._item_added(event)
         elif kind == "response.output_item.done":
             yield from self._item_done(event)
         else:
             base, _, step = kind.rpartition(".")
             if kind == "response.output_text.annotation.added":
-                inside = self._annotation(event)
+                violations = self._annotation(event)
             elif base in ("response.content_part", "response.reasoning_summary_part"):
                 name = "summary_index" if "summary" in base else "content_index"
-                inside = self._part_added(name, event) if step == "added" else self._part_done(name, event)
-            elif base in self._kinds and step in ("delta", "done"):
-                inside = self._streamed(base, step, event)
+                violations = self._part_added(name, event) if step == "added" else self._part_done(name, event)
+            elif base in self._part_kinds and step in ("delta", "done"):
+                violations = self._streamed(base, step, event)
             else:
                 yield f"framing: {kind} is no event of this dialect"
                 return
@@ -192,14 +194,14 @@ class _Check:
             if item is None or event["item_id"] != item.id or event["output_index"] != item.index:
                 yield f"item: {kind} is not about the open item"
             else:
-                yield from inside
+                yield from violations
 
-    def _added(self, event: dict[str, Any]) -> Iterator[str]:
+    def _item_added(self, event: dict[str, Any]) -> Iterator[str]:
         item, index = event["item"], event["output_index"]
         if self._item is not None:
             yield "item: an item is added while another is open"
-        if index != len(self._done):
-            yield f"item: output_index {index}, expected {len(self._done)}"
+        if index != len(self._finished_items):
+            yield f"item: output_index {index}, expected {len(self._finished_items)}"
         if item["id"] in self._ids:
             yield f"item: there is an item {item['id']} already"
         if any(item.get(field) for field in ("content", "summary", "arguments", "encrypted_content")):
@@ -211,18 +213,18 @@ class _Check:
     def _item_done(self, event: dict[str, Any]) -> Iterator[str]:
         item, done, part = self._item, event["item"], self._part
         self._item = self._part = None
-        self._done.append(done)
+        self._finished_items.append(done)
         if item is None or done["id"] != item.id or event["output_index"] != item.index:
             yield "item: an item is done that is not open"
             return
         if "encrypted_content" in done and item.kind != "reasoning":
             yield f"item: a {item.kind} item holds what is sealed, for which there are reasoning items"
-        if part is not None and not (part.done and part.kind == "function_call"):
+        if part is not None and not (part.has_done and part.kind == "function_call"):
             yield "part: an item is done while a part is open"
         if item.kind == "function_call" and done["arguments"] != item.arguments:
             yield "item: the call's arguments are not those that were done"
         for field, name in (("content", "content_index"), ("summary", "summary_index")):
-            if item.kind in _PARTS_OF and (done.get(field) or []) != item.parts[name]:
+            if item.kind in _PART_KINDS and (done.get(field) or []) != item.parts[name]:
                 yield f"item: the item's {field} is not its parts as they were done"
 
     # --- parts -------------------------------------------------------------------------------------------------
@@ -234,38 +236,40 @@ class _Check:
             yield "part: a part is added while another is open"
         if index != len(item.parts[name]):
             yield f"part: {name} {index}, expected {len(item.parts[name])}"
-        if part["type"] not in _PARTS_OF.get(item.kind, ()) or (part["type"] == "summary_text") != ("summary" in name):
+        if part["type"] not in _PART_KINDS.get(item.kind, ()) or (part["type"] == "summary_text") != (
+            "summary" in name
+        ):
             yield f"part: a {part['type']} by {name} in a {item.kind} item"
-        if part.get(_TEXT_OF.get(part["type"], "text")):
+        if part.get(_TEXT_FIELDS.get(part["type"], "text")):
             yield "part: a part is added with text, which comes later"
         self._part = _Part(part["type"], index, name)
-        self._annotations = 0
+        self._annotation_count = 0
 
     def _part_done(self, name: str, event: dict[str, Any]) -> Iterator[str]:
         item, part, done = self._item, self._part, event["part"]
         assert item is not None
         self._part = None
         item.parts[name].append(done)
-        if part is None or part.base != name or part.index != event[name]:
+        if part is None or part.index_field != name or part.index != event[name]:
             yield "part: a part is done that is not open"
-        elif not part.done:
+        elif not part.has_done:
             yield "part: a part is done before its text is"
-        elif {field: done.get(field) for field in part.whole} != part.whole:
+        elif {field: done.get(field) for field in part.content} != part.content:
             yield "part: a part is done with another text than its own"
 
     def _streamed(self, base: str, step: str, event: dict[str, Any]) -> Iterator[str]:
-        part, kind = self._part, self._kinds[base]
-        if part is None or part.kind != kind or (part.base and event[part.base] != part.index):
+        part, kind = self._part, self._part_kinds[base]
+        if part is None or part.kind != kind or (part.index_field and event[part.index_field] != part.index):
             yield f"part: {base}.{step} without an open part of its kind and index"
-        elif part.done:
+        elif part.has_done:
             yield f"part: {base}.{step} after the part's own done"
         elif step == "delta":
             if not event["delta"]:
                 yield f"text: an empty {base}.delta"
             part.text += event["delta"]
         else:
-            part.done = True
-            text = event[_TEXT_OF.get(kind, "text")]
+            part.has_done = True
+            text = event[_TEXT_FIELDS.get(kind, "text")]
             if kind == "function_call" and self._item is not None:
                 self._item.arguments = text
             if text != part.text:
@@ -274,8 +278,8 @@ class _Check:
 
     def _annotation(self, event: dict[str, Any]) -> Iterator[str]:
         part = self._part
-        if part is None or part.kind != "output_text" or event["content_index"] != part.index or part.done:
+        if part is None or part.kind != "output_text" or event["content_index"] != part.index or part.has_done:
             yield "part: an annotation outside an open text"
-        elif event["annotation_index"] != self._annotations:
-            yield f"part: annotation_index {event['annotation_index']}, expected {self._annotations}"
-        self._annotations += 1
+        elif event["annotation_index"] != self._annotation_count:
+            yield f"part: annotation_index {event['annotation_index']}, expected {self._annotation_count}"
+        self._annotation_count += 1

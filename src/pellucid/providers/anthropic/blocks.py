@@ -19,9 +19,16 @@ import msgspec
 
 from ...emit import Emitter, Key
 from ...parts import CompactionPart, Form, OpaquePart
-from ..fitting import loose_json, struct_reader
+from ..fitting import decode_lenient_json, lenient_struct_decoder
 from ..frame_template import SkipRule
-from .server_tools import around_input, call_part, extras, is_call, is_result, return_part
+from .server_tools import (
+    call_part,
+    extra_fields,
+    input_affixes,
+    is_server_tool_call,
+    is_server_tool_result,
+    return_part,
+)
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -51,30 +58,30 @@ class Frame(msgspec.Struct, gc=False):
     error: Any = None
 
 
-read_frame = struct_reader(Frame, listed=False)
+read_frame = lenient_struct_decoder(Frame, allow_list=False)
 """The event, or None for what is not a JSON object at all."""
 
 
 REDACTED = "redacted_thinking"
 
 
-class Context:
+class AnswerContext:
     """What the blocks of one answer share."""
 
     def __init__(self, emit: Emitter, form: Form) -> None:
         self.emit = emit
         self.form: Form = form
         """How this model's readable thought relates to its real one."""
-        self.called: dict[str, str] = {}
+        self.builtin_tool_names: dict[str, str] = {}
         """The provider's own tools that were called, by the call's id."""
-        self.calls = False
+        self.has_tool_calls = False
         """Whether a function was called."""
 
 
 class Block:
     """A block under way. `native` is its first event's JSON."""
 
-    def __init__(self, context: Context, key: Key, native: dict[str, Any]) -> None:
+    def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         self.context = context
         self.emit = context.emit
         self.key = key
@@ -83,7 +90,7 @@ class Block:
     def start(self) -> None:
         """It opened; it may hold something already."""
 
-    def delta(self, delta: Delta, data: bytes) -> None:
+    def add_delta(self, delta: Delta, data: bytes) -> None:
         """More of it; `data` is the whole event, for fields that `delta` does not know."""
 
     def skip_rule(self, delta: Delta) -> SkipRule | None:
@@ -93,256 +100,266 @@ class Block:
     def stop(self) -> None:
         self.emit.close(self.key)
 
-    def cut(self) -> None:
+    def end_truncated(self) -> None:
         """The answer broke off in it: the emitter knows what to do with open text."""
 
 
-class Thinking(Block):
+class ThinkingBlock(Block):
     """Readable or not: a signature without a word of text is a thought that may not be seen (`display: omitted`)."""
 
     def start(self) -> None:
-        self._say(_text(self.native, "thinking"), _text(self.native, "signature"))
-        details = extras(self.native, frozenset({"type", "thinking", "signature"}))
+        self._emit_thinking(_text_field(self.native, "thinking"), _text_field(self.native, "signature"))
+        details = extra_fields(self.native, frozenset({"type", "thinking", "signature"}))
         if details:
-            self.emit.thinking(self.key, form=self.context.form, details=details, ends=True)
+            self.emit.thinking(self.key, form=self.context.form, details=details, explicit_end=True)
 
-    def delta(self, delta: Delta, data: bytes) -> None:
+    def add_delta(self, delta: Delta, data: bytes) -> None:
         if delta.thinking:
-            self._say(delta.thinking, "")
+            self._emit_thinking(delta.thinking, "")
         elif delta.signature or delta.text:
-            self._say(delta.text or "", delta.signature or "")
+            self._emit_thinking(delta.text or "", delta.signature or "")
 
     def skip_rule(self, delta: Delta) -> SkipRule | None:
         return SkipRule() if delta.thinking else None
 
-    def _say(self, text: str, signature: str) -> None:
+    def _emit_thinking(self, text: str, signature: str) -> None:
         # Servers that do not sign send an empty signature: that is none.
-        self.emit.thinking(self.key, text, form=self.context.form, signature=signature or None, ends=True)
+        self.emit.thinking(self.key, text, form=self.context.form, signature=signature or None, explicit_end=True)
 
 
-class Redacted(Block):
+class RedactedThinkingBlock(Block):
     """A thought that went through a safety filter: a blob in place of the text."""
 
     def start(self) -> None:
-        data = _text(self.native, "data")
-        self.emit.thinking(self.key, id=REDACTED, form="redacted", signature=data or None, ends=True)
+        data = _text_field(self.native, "data")
+        self.emit.thinking(self.key, id=REDACTED, form="redacted", signature=data or None, explicit_end=True)
 
 
-class Text(Block):
+class TextBlock(Block):
     """A piece of the answer. Citations are about all of it, whenever they come."""
 
-    def __init__(self, context: Context, key: Key, native: dict[str, Any]) -> None:
+    def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
         self._length = 0
-        cited = native.get("citations")
-        self._citations = [entry for entry in cited if isinstance(entry, dict)] if isinstance(cited, list) else []
+        citations = native.get("citations")
+        self._citations = (
+            [entry for entry in citations if isinstance(entry, dict)] if isinstance(citations, list) else []
+        )
 
     def start(self) -> None:
-        text = _text(self.native, "text")
+        text = _text_field(self.native, "text")
         self._length += len(text)
-        self.emit.text(self.key, text, ends=True)
+        self.emit.text(self.key, text, explicit_end=True)
 
-    def delta(self, delta: Delta, data: bytes) -> None:
+    def add_delta(self, delta: Delta, data: bytes) -> None:
         if delta.text:
             self._length += len(delta.text)
-            self.emit.text(self.key, delta.text, ends=True)
+            self.emit.text(self.key, delta.text, explicit_end=True)
         elif delta.citation is not None:
             self._citations.append(delta.citation)
 
     def skip_rule(self, delta: Delta) -> SkipRule | None:
-        return SkipRule(on_skip=self._skipped) if delta.text else None
+        return SkipRule(on_skip=self._on_skipped_text) if delta.text else None
 
-    def _skipped(self, text: str) -> None:
+    def _on_skipped_text(self, text: str) -> None:
         self._length += len(text)
 
     def stop(self) -> None:
-        self._cite()
+        self._emit_citations()
         super().stop()
 
-    def cut(self) -> None:
-        self._cite()
+    def end_truncated(self) -> None:
+        self._emit_citations()
 
-    def _cite(self) -> None:
-        cited, self._citations = self._citations, []
-        if cited:
+    def _emit_citations(self) -> None:
+        citations, self._citations = self._citations, []
+        if citations:
             self.emit.text(
                 self.key,
-                annotations=[_annotation(citation, self._length) for citation in cited],
+                annotations=[_annotation(citation, self._length) for citation in citations],
                 # As they came: some hold an index that only the provider can read.
-                details={"citations": cited},
-                ends=True,
+                details={"citations": citations},
+                explicit_end=True,
             )
 
 
-class ToolUse(Block):
+class ToolUseBlock(Block):
     """A function call. The input comes as JSON text after an empty object, or whole in the first event."""
 
-    def __init__(self, context: Context, key: Key, native: dict[str, Any]) -> None:
+    def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
-        self._opened = False
+        self._is_open = False
 
     def start(self) -> None:
-        self.context.calls = True
+        self.context.has_tool_calls = True
         if not self.native.get("input"):
-            self._open("")
+            self._open_call("")
 
-    def delta(self, delta: Delta, data: bytes) -> None:
+    def add_delta(self, delta: Delta, data: bytes) -> None:
         text = delta.partial_json
         if text:
-            if self._opened:
-                self.emit.tool_call(self.key, text, ends=True)
+            if self._is_open:
+                self.emit.tool_call(self.key, text, explicit_end=True)
             else:
-                self._open(text)
+                self._open_call(text)
             self.native["input"] = None
 
     def stop(self) -> None:
-        self._whole()
+        self._emit_whole_input()
         super().stop()
 
-    def cut(self) -> None:
-        if not self._opened:
-            self._whole()
+    def end_truncated(self) -> None:
+        if not self._is_open:
+            self._emit_whole_input()
 
-    def _whole(self) -> None:
+    def _emit_whole_input(self) -> None:
         """Without a word of input, the first event's input is all of it."""
-        given = self.native.get("input", {})
-        if given is not None:
-            given = given if isinstance(given, str | dict) else {}
-            if self._opened:
-                self.emit.tool_call(self.key, given or "{}", ends=True)
+        tool_input = self.native.get("input", {})
+        if tool_input is not None:
+            tool_input = tool_input if isinstance(tool_input, str | dict) else {}
+            if self._is_open:
+                self.emit.tool_call(self.key, tool_input or "{}", explicit_end=True)
             else:
-                self._open(given)
+                self._open_call(tool_input)
 
-    def _open(self, args: str | dict[str, Any]) -> None:
-        self._opened = True
+    def _open_call(self, args: str | dict[str, Any]) -> None:
+        self._is_open = True
         self.emit.tool_call(
             self.key,
             args,
-            name=_text(self.native, "name"),
-            call_id=_text(self.native, "id"),
-            details=extras(self.native, frozenset({"type", "id", "name", "input"})) or None,
-            ends=True,
+            name=_text_field(self.native, "name"),
+            call_id=_text_field(self.native, "id"),
+            details=extra_fields(self.native, frozenset({"type", "id", "name", "input"})) or None,
+            explicit_end=True,
         )
 
 
-class ServerToolUse(Block):
+class ServerToolUseBlock(Block):
     """The provider calls a tool of its own. Its item is open from the start, so that nothing overtakes it."""
 
-    def __init__(self, context: Context, key: Key, native: dict[str, Any]) -> None:
+    def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
         self._item = ("server tool", str(native.get("id") or ""))
-        self._ending: str | None = None
+        self._input_suffix: str | None = None
         """What follows the streamed input; None if none was streamed."""
 
     def start(self) -> None:
-        self.emit.item(self._item, "builtin_tool", ends=True)
+        self.emit.item(self._item, "builtin_tool", explicit_end=True)
 
-    def delta(self, delta: Delta, data: bytes) -> None:
+    def add_delta(self, delta: Delta, data: bytes) -> None:
         text = delta.partial_json
         if not text:
             return
-        if self._ending is None:
-            head, self._ending = around_input(self.native)
+        if self._input_suffix is None:
+            input_prefix, self._input_suffix = input_affixes(self.native)
             part = call_part(self.native, self.emit.origin.provider)
-            self.context.called[part.tool_call_id] = part.tool_name
+            self.context.builtin_tool_names[part.tool_call_id] = part.tool_name
             self.emit.builtin_call(
                 self.key,
-                head + text,
+                input_prefix + text,
                 name=part.tool_name,
                 call_id=part.tool_call_id,
                 item=self._item,
                 details=part.provider_details,
-                ends=True,
+                explicit_end=True,
             )
         else:
-            self.emit.builtin_call(self.key, text, ends=True)
+            self.emit.builtin_call(self.key, text, explicit_end=True)
 
     def stop(self) -> None:
-        if self._ending is None:
-            self.cut()
+        if self._input_suffix is None:
+            self.end_truncated()
             return
-        self.emit.builtin_call(self.key, self._ending, ends=True)
+        self.emit.builtin_call(self.key, self._input_suffix, explicit_end=True)
         self.emit.close(self.key)
         self.emit.close(self._item)
 
-    def cut(self) -> None:
-        if self._ending is None:
+    def end_truncated(self) -> None:
+        if self._input_suffix is None:
             part = call_part(self.native, self.emit.origin.provider)
-            self.context.called[part.tool_call_id] = part.tool_name
-            self.emit.whole(part, item=self._item)
+            self.context.builtin_tool_names[part.tool_call_id] = part.tool_name
+            self.emit.whole_part(part, item=self._item)
             self.emit.close(self._item)
 
 
-class Whole(Block):
+class BufferedBlock(Block):
     """A block that means something only when all of it is there."""
 
-    def delta(self, delta: Delta, data: bytes) -> None:
+    def add_delta(self, delta: Delta, data: bytes) -> None:
         """By the rule that holds for all known kinds: text adds up, anything else is the last that was said."""
-        for name, value in _fields(data).items():
-            had = self.native.get(name)
+        for name, value in _delta_fields(data).items():
+            previous = self.native.get(name)
             if name == "type":
                 continue
-            grows = isinstance(had, str) and isinstance(value, str) and name not in _OPAQUE
-            self.native[name] = had + value if grows else value
+            is_appended = isinstance(previous, str) and isinstance(value, str) and name not in _OPAQUE_FIELDS
+            self.native[name] = previous + value if is_appended else value
 
-    def cut(self) -> None:
+    def end_truncated(self) -> None:
         self.stop()
 
 
-_OPAQUE = ("signature", "encrypted_content", "data")
+_OPAQUE_FIELDS = ("signature", "encrypted_content", "data")
 
 
-class ServerToolResult(Whole):
+class ServerToolResultBlock(BufferedBlock):
     """What the provider's own tool returned: in the item of its call, if nothing came between."""
 
     def stop(self) -> None:
         part = return_part(
-            self.native, self.context.called.get(_text(self.native, "tool_use_id")), self.emit.origin.provider
+            self.native,
+            self.context.builtin_tool_names.get(_text_field(self.native, "tool_use_id")),
+            self.emit.origin.provider,
         )
-        self.emit.whole(part, item=("server tool", part.tool_call_id))
+        self.emit.whole_part(part, item=("server tool", part.tool_call_id))
 
 
-class Compaction(Whole):
+class CompactionBlock(BufferedBlock):
     """A stand-in for earlier turns: a summary to read, and something that only the provider reads."""
 
     def stop(self) -> None:
         native = self.native
         content = native.get("content")
-        signature = _text(native, "signature") or _text(native, "encrypted_content")
-        self.emit.whole(
+        signature = _text_field(native, "signature") or _text_field(native, "encrypted_content")
+        self.emit.whole_part(
             CompactionPart(
                 content if isinstance(content, str) else None,
                 signature=signature or None,
                 provider_name=self.emit.origin.provider,
-                provider_details=extras(native, frozenset({"type", "content"})) or None,
+                provider_details=extra_fields(native, frozenset({"type", "content"})) or None,
             )
         )
 
 
-class Opaque(Whole):
+class OpaqueBlock(BufferedBlock):
     """A block this version does not know: a change of the model in mid-answer (`fallback`), a listing of tools, …"""
 
     def stop(self) -> None:
-        kind = _text(self.native, "type") or "unknown"
-        self.emit.whole(OpaquePart(kind, self.native, provider_name=self.emit.origin.provider))
+        kind = _text_field(self.native, "type") or "unknown"
+        self.emit.whole_part(OpaquePart(kind, self.native, provider_name=self.emit.origin.provider))
 
 
-_KINDS: dict[str, type[Block]] = {
-    "thinking": Thinking,
-    REDACTED: Redacted,
-    "text": Text,
-    "tool_use": ToolUse,
-    "compaction": Compaction,
+_BLOCK_CLASSES: dict[str, type[Block]] = {
+    "thinking": ThinkingBlock,
+    REDACTED: RedactedThinkingBlock,
+    "text": TextBlock,
+    "tool_use": ToolUseBlock,
+    "compaction": CompactionBlock,
 }
 
 
-def block(context: Context, key: Key, native: dict[str, Any]) -> Block:
+def open_block(context: AnswerContext, key: Key, native: dict[str, Any]) -> Block:
     """The block that `native` opens."""
-    kind = _text(native, "type")
-    known = _KINDS.get(kind)
-    if known is None:
-        known = ServerToolUse if is_call(kind) else ServerToolResult if is_result(kind) else Opaque
-    return known(context, key, native)
+    kind = _text_field(native, "type")
+    block_class = _BLOCK_CLASSES.get(kind)
+    if block_class is None:
+        block_class = (
+            ServerToolUseBlock
+            if is_server_tool_call(kind)
+            else ServerToolResultBlock
+            if is_server_tool_result(kind)
+            else OpaqueBlock
+        )
+    return block_class(context, key, native)
 
 
 def _annotation(citation: dict[str, Any], length: int) -> dict[str, Any]:
@@ -352,22 +369,24 @@ def _annotation(citation: dict[str, Any], length: int) -> dict[str, Any]:
         source = citation.get("source")
         url = source if isinstance(source, str) and source.startswith(("https://", "http://")) else None
     title = citation.get("title") or citation.get("document_title")
-    cited = citation.get("cited_text")
-    shown = {"title": title, "cited_text": cited, "start_index": 0, "end_index": length}
+    cited_text = citation.get("cited_text")
+    common_fields = {"title": title, "cited_text": cited_text, "start_index": 0, "end_index": length}
     if url is not None:
-        return {"type": "url_citation", "url": url, **shown, "title": title or ""}
-    about = {"file_id": citation.get("file_id"), "filename": title, "index": citation.get("document_index")}
+        return {"type": "url_citation", "url": url, **common_fields, "title": title or ""}
+    document_fields = {"file_id": citation.get("file_id"), "filename": title, "index": citation.get("document_index")}
     return {"type": "file_citation"} | {
-        name: value for name, value in (about | shown).items() if value is not None and name != "title"
+        name: value
+        for name, value in (document_fields | common_fields).items()
+        if value is not None and name != "title"
     }
 
 
-def _text(native: dict[str, Any], name: str) -> str:
+def _text_field(native: dict[str, Any], name: str) -> str:
     value = native.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _fields(data: bytes) -> dict[str, Any]:
-    value = loose_json(data)
+def _delta_fields(data: bytes) -> dict[str, Any]:
+    value = decode_lenient_json(data)
     delta = value.get("delta") if isinstance(value, dict) else None
     return delta if isinstance(delta, dict) else {}

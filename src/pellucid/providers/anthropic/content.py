@@ -12,17 +12,17 @@ from ...parts import Audio, File, Image, Text, Video, json_text
 
 Body = dict[str, Any]
 
-_CONTENT = (Text, Image, Audio, Video, File)
+_CONTENT_TYPES = (Text, Image, Audio, Video, File)
 
-_IMAGES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklGR": "image/webp"}
+_IMAGE_BASE64_PREFIXES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklGR": "image/webp"}
 """How the base64 of images begins."""
 
 
 def content_blocks(content: Any) -> list[Body]:
     """The blocks of a text, of a list of contents, or of any other JSON value (as text)."""
-    if isinstance(content, list) and content and all(isinstance(entry, (*_CONTENT, str)) for entry in content):
+    if isinstance(content, list) and content and all(isinstance(entry, (*_CONTENT_TYPES, str)) for entry in content):
         return [block for entry in content for block in _block(entry)]
-    if isinstance(content, _CONTENT):
+    if isinstance(content, _CONTENT_TYPES):
         return _block(content)
     if content is None:
         return []
@@ -48,7 +48,7 @@ def _block(content: Any) -> list[Body]:
             )
 
 
-def _source(content: Image | File, otherwise: str) -> Body:
+def _source(content: Image | File, default_media_type: str) -> Body:
     if content.file_id:
         return {"type": "file", "file_id": content.file_id}
     media_type, data = content.media_type, content.data
@@ -57,8 +57,10 @@ def _source(content: Image | File, otherwise: str) -> Body:
             return {"type": "url", "url": content.url}
         media_type, data = _data_url(content.url)
     data = data or ""
-    looks = next((name for start, name in _IMAGES.items() if data.startswith(start)), otherwise)
-    return {"type": "base64", "media_type": media_type or looks, "data": data}
+    detected_media_type = next(
+        (name for start, name in _IMAGE_BASE64_PREFIXES.items() if data.startswith(start)), default_media_type
+    )
+    return {"type": "base64", "media_type": media_type or detected_media_type, "data": data}
 
 
 def _document(file: File) -> Body:
@@ -67,7 +69,7 @@ def _document(file: File) -> Body:
     if media_type.startswith("image/"):
         return {"type": "image", "source": source}
     if media_type.startswith("text/") or media_type == "application/json":
-        source = {"type": "text", "media_type": "text/plain", "data": _plain(source["data"])}
+        source = {"type": "text", "media_type": "text/plain", "data": _decoded_text(source["data"])}
     elif media_type and media_type != "application/pdf":
         raise RequestError(
             f"a file of type {media_type} cannot be sent over Anthropic Messages; it takes PDF, plain text and images",
@@ -77,7 +79,7 @@ def _document(file: File) -> Body:
     return {"type": "document", "source": source} | ({"title": file.filename} if file.filename else {})
 
 
-def _plain(data: str) -> str:
+def _decoded_text(data: str) -> str:
     try:
         return b64decode(data, validate=True).decode("utf-8", "replace")
     except (Base64Error, ValueError):

@@ -21,12 +21,12 @@ from typing import Any
 
 from ...errors import ErrorInfo
 from ...parts import FinishReason, Form, Origin, Usage
-from ..answer import AnswerDecoder, EventFrames, Reader
-from ..faults import fault_of_value
-from ..fitting import dict_of, int_of, loose_json
-from ..frame_template import Unread
+from ..answer import EventFrames, StreamDecoder, WireReader
+from ..faults import error_from_value
+from ..fitting import decode_lenient_json, dict_of, int_of
+from ..frame_template import VaryingValue
 from ..profile import Profile
-from .blocks import Block, Context, Delta, Frame, block, read_frame
+from .blocks import AnswerContext, Block, Delta, Frame, open_block, read_frame
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -39,146 +39,149 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "pause_turn": "pause",
 }
 
-_GUESSED = {"thinking_delta": "thinking", "signature_delta": "thinking", "text_delta": "text"}
+_BLOCK_TYPE_OF_DELTA = {"thinking_delta": "thinking", "signature_delta": "thinking", "text_delta": "text"}
 """What a delta is of, where the block's start did not come."""
 
 
-_PADDING = Unread(re.compile(rb"\}( *)\}\Z"), re.compile(rb" *").match)
+_PADDING = VaryingValue(re.compile(rb"\}( *)\}\Z"), re.compile(rb" *").match)
 """The provider pads its events with blanks, before the last bracket."""
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> AnswerDecoder:
+def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
-    return AnswerDecoder(MessageReader(origin, row.form), EventFrames())
+    return StreamDecoder(MessageReader(origin, row.form), EventFrames())
 
 
-class MessageReader(Reader):
+class MessageReader(WireReader):
     """One message, whichever way it is framed."""
 
     wire = "Anthropic Messages"
     code = "not_anthropic_messages"
-    unread = (_PADDING,)
+    varying_values = (_PADDING,)
 
     def __init__(self, origin: Origin, form: Form) -> None:
         super().__init__(origin)
-        self._context = Context(self.emit, form)
-        self._open: dict[int, Block] = {}
+        self._context = AnswerContext(self.emit, form)
+        self._open_blocks: dict[int, Block] = {}
         """The blocks under way, by index, in the order in which they began."""
-        self._last: int = 0
-        self._blocks = 0
-        self._id: str | None = None
+        self._last_index: int = 0
+        self._block_count = 0
+        self._message_id: str | None = None
         self._usage: dict[str, Any] = {}
 
     # --- frames ----------------------------------------------------------------------------------------------
 
-    def frame(self, data: bytes, name: str) -> None:
+    def read_frame(self, data: bytes, name: str) -> None:
         if self.done:
             return
         frame = read_frame(data)
         if frame is None:
             if data.strip():
-                self._fault(data) if name == "error" else self.refuse(data)
+                self._read_error(data) if name == "error" else self.reject(data)
             return
         kind = frame.type or name
         if kind == "content_block_delta":
-            self.heard = True
+            self.is_recognized = True
             if frame.delta is not None:
-                opened = self._block(frame.index, frame.delta)
-                opened.delta(frame.delta, data)
-                self.skip_rule = opened.skip_rule(frame.delta)
+                block = self._block_of(frame.index, frame.delta)
+                block.add_delta(frame.delta, data)
+                self.skip_rule = block.skip_rule(frame.delta)
         elif kind == "content_block_start":
-            self.heard = True
+            self.is_recognized = True
             if frame.content_block is not None:
-                self._start(frame.index, frame.content_block)
+                self._start_block(frame.index, frame.content_block)
         elif kind == "content_block_stop":
-            self.heard = True
-            self._stop(self._last if frame.index is None else frame.index)
+            self.is_recognized = True
+            self._stop_block(self._last_index if frame.index is None else frame.index)
         elif kind == "message_start":
-            self._message_start(frame.message or {})
+            self._start_message(frame.message or {})
         elif kind == "message_delta":
-            self._message_delta(frame)
+            self._read_message_delta(frame)
         elif kind == "message_stop":
-            self.heard = self.done = True
+            self.is_recognized = self.done = True
         elif kind == "message":
-            self._whole(data)
+            self._read_whole_message(data)
         elif kind == "error" or frame.error:
-            self._fault(data)
-        elif frame.type is None and not self.heard:
-            self.refuse(data)
+            self._read_error(data)
+        elif frame.type is None and not self.is_recognized:
+            self.reject(data)
 
-    def _fault(self, data: bytes) -> None:
+    def _read_error(self, data: bytes) -> None:
         """An error in the stream, or in place of a message: nothing follows it."""
         try:
-            value = loose_json(data)
+            value = decode_lenient_json(data)
         except ValueError:
             value = data.decode("utf-8", "replace")
-        self.fail(fault_of_value(value))
+        self.fail(error_from_value(value))
         self.done = True
 
     # --- the message -----------------------------------------------------------------------------------------
 
-    def _message_start(self, message: dict[str, Any]) -> None:
-        id = _text(message, "id")
-        if self.heard:
-            if self.finished or id == self._id:
+    def _start_message(self, message: dict[str, Any]) -> None:
+        id = _text_field(message, "id")
+        if self.is_recognized:
+            if self.finished or id == self._message_id:
                 return
-            self.fail(_spliced(self._id, id))
+            self.fail(_spliced_stream_error(self._message_id, id))
             self.done = True
             return
-        self.heard = True
-        self._begin(message)
-        for native in _blocks(message):
-            self._at_once(native)
+        self.is_recognized = True
+        self._begin_message(message)
+        for native in _native_blocks(message):
+            self._add_whole_block(native)
 
-    def _begin(self, message: dict[str, Any]) -> None:
-        self._id = _text(message, "id")
-        self.emit.start(self._id, _text(message, "model"))
-        self._note(message, _dict(message, "usage") or {})
+    def _begin_message(self, message: dict[str, Any]) -> None:
+        self._message_id = _text_field(message, "id")
+        self.emit.start(self._message_id, _text_field(message, "model"))
+        self._record_metadata(message, _object_field(message, "usage") or {})
         # Of the output, a message that only begins knows nothing yet.
         self.emit.usage = _read_usage({name: value for name, value in self._usage.items() if name != "output_tokens"})
 
-    def _message_delta(self, frame: Frame) -> None:
-        self.heard = True
-        delta, transformed = frame.delta or Delta(), frame.input_transformations
-        about = {
+    def _read_message_delta(self, frame: Frame) -> None:
+        self.is_recognized = True
+        delta, transformations = frame.delta or Delta(), frame.input_transformations
+        metadata = {
             "stop_reason": delta.stop_reason,
             "stop_sequence": delta.stop_sequence,
             "stop_details": delta.stop_details,
             "container": delta.container,
             "context_management": frame.context_management,
-            "input_transformations": transformed if isinstance(transformed, list) else None,
+            "input_transformations": transformations if isinstance(transformations, list) else None,
         }
-        self._note(about, frame.usage or {})
-        self._finish(about)
+        self._record_metadata(metadata, frame.usage or {})
+        self._finish_message(metadata)
 
-    def _whole(self, data: bytes) -> None:
+    def _read_whole_message(self, data: bytes) -> None:
         """A message in one piece."""
-        message = loose_json(data)
-        if self.heard or not isinstance(message, dict):
+        message = decode_lenient_json(data)
+        if self.is_recognized or not isinstance(message, dict):
             return
         if not isinstance(message.get("content"), list | str):
-            self.refuse(data)
+            self.reject(data)
             return
-        self.heard = self.done = True
-        self._begin(message)
-        for native in _blocks(message):
-            self._at_once(native)
-        self._finish(message)
+        self.is_recognized = self.done = True
+        self._begin_message(message)
+        for native in _native_blocks(message):
+            self._add_whole_block(native)
+        self._finish_message(message)
 
-    def _note(self, message: dict[str, Any], usage: dict[str, Any]) -> None:
+    def _record_metadata(self, message: dict[str, Any], usage: dict[str, Any]) -> None:
         """What stands beside the blocks."""
         self._usage = _merge_usage(self._usage, usage)
         details = self.emit.provider_details
         for name in ("stop_sequence", "stop_details", "input_transformations"):
             if message.get(name):
                 details[name] = message[name]
-        container, managed = _dict(message, "container"), _dict(message, "context_management")
+        container, context_management = (
+            _object_field(message, "container"),
+            _object_field(message, "context_management"),
+        )
         if container and container.get("id"):
             details["container_id"] = container["id"]
-        if managed and managed.get("applied_edits"):
-            details["context_management"] = managed
+        if context_management and context_management.get("applied_edits"):
+            details["context_management"] = context_management
 
-    def _finish(self, message: dict[str, Any]) -> None:
+    def _finish_message(self, message: dict[str, Any]) -> None:
         self.emit.usage = _read_usage(self._usage)
         reason = message.get("stop_reason")
         if not isinstance(reason, str) or not reason:
@@ -186,86 +189,86 @@ class MessageReader(Reader):
         self.finished = True
         self.emit.finish(FINISH_REASONS.get(reason), reason)
         if reason == "refusal":
-            self._stop_all()
-            self.emit.refusal("refusal", _refusal(_dict(message, "stop_details") or {}))
+            self._stop_all_blocks()
+            self.emit.refusal("refusal", _refusal_text(_object_field(message, "stop_details") or {}))
 
     # --- blocks ----------------------------------------------------------------------------------------------
 
-    def _start(self, index: int | None, native: dict[str, Any]) -> None:
-        index = self._blocks if index is None else index
-        self._stop(index)
-        self._open[index] = opened = self._new(native)
-        self._last = index
-        opened.start()
+    def _start_block(self, index: int | None, native: dict[str, Any]) -> None:
+        index = self._block_count if index is None else index
+        self._stop_block(index)
+        self._open_blocks[index] = block = self._new_block(native)
+        self._last_index = index
+        block.start()
 
-    def _at_once(self, native: dict[str, Any]) -> None:
-        whole = self._new(native)
-        whole.start()
-        whole.stop()
+    def _add_whole_block(self, native: dict[str, Any]) -> None:
+        block = self._new_block(native)
+        block.start()
+        block.stop()
 
-    def _new(self, native: dict[str, Any]) -> Block:
-        self._blocks += 1
-        return block(self._context, ("block", self._blocks), native)
+    def _new_block(self, native: dict[str, Any]) -> Block:
+        self._block_count += 1
+        return open_block(self._context, ("block", self._block_count), native)
 
-    def _block(self, index: int | None, delta: Delta) -> Block:
+    def _block_of(self, index: int | None, delta: Delta) -> Block:
         """The block that a delta is of."""
-        opened = self._open.get(self._last if index is None else index)
-        if opened is None:
-            kind = _GUESSED.get(delta.type or "", "tool_use" if delta.partial_json else "")
-            self._start(index, {"type": kind} if kind else {"type": delta.type or "unknown"})
-            opened = self._open[self._last]
-        return opened
+        block = self._open_blocks.get(self._last_index if index is None else index)
+        if block is None:
+            kind = _BLOCK_TYPE_OF_DELTA.get(delta.type or "", "tool_use" if delta.partial_json else "")
+            self._start_block(index, {"type": kind} if kind else {"type": delta.type or "unknown"})
+            block = self._open_blocks[self._last_index]
+        return block
 
-    def _stop(self, index: int) -> None:
-        opened = self._open.pop(index, None)
-        if opened is not None:
-            opened.stop()
+    def _stop_block(self, index: int) -> None:
+        block = self._open_blocks.pop(index, None)
+        if block is not None:
+            block.stop()
 
-    def _stop_all(self) -> None:
-        for index in list(self._open):
-            self._stop(index)
+    def _stop_all_blocks(self) -> None:
+        for index in list(self._open_blocks):
+            self._stop_block(index)
 
     # --- the end ---------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        opened, self._open = self._open, {}
-        for one in opened.values():
-            one.cut()
+        open_blocks, self._open_blocks = self._open_blocks, {}
+        for block in open_blocks.values():
+            block.end_truncated()
 
-    def settle(self) -> None:
+    def end_normally(self) -> None:
         if not self.finished:
             # A server that ends without a reason: what the model did says it.
-            self.emit.finish("tool_call" if self._context.calls else "stop")
+            self.emit.finish("tool_call" if self._context.has_tool_calls else "stop")
             self.emit.usage = _read_usage(self._usage)
 
 
-def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+def _native_blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [native for native in content if isinstance(native, dict)] if isinstance(content, list) else []
 
 
-def _refusal(details: dict[str, Any]) -> str:
-    explanation, category = _text(details, "explanation"), _text(details, "category")
+def _refusal_text(details: dict[str, Any]) -> str:
+    explanation, category = _text_field(details, "explanation"), _text_field(details, "category")
     return explanation or f"The model declined to answer{f' ({category})' if category else ''}."
 
 
-def _spliced(first: str | None, second: str | None) -> ErrorInfo:
+def _spliced_stream_error(first: str | None, second: str | None) -> ErrorInfo:
     return ErrorInfo(
         "model_error",
         "another message began in the stream before the first was over; what came of the first is kept",
         code="spliced_stream",
-        said=f"{first}, then {second}",
+        upstream_message=f"{first}, then {second}",
     )
 
 
-def _text(message: dict[str, Any], name: str) -> str | None:
+def _text_field(message: dict[str, Any], name: str) -> str | None:
     value = message.get(name)
     return value if isinstance(value, str) and value else None
 
 
-def _dict(message: dict[str, Any], name: str) -> dict[str, Any] | None:
+def _object_field(message: dict[str, Any], name: str) -> dict[str, Any] | None:
     value = message.get(name)
     return value if isinstance(value, dict) else None
 
@@ -273,14 +276,14 @@ def _dict(message: dict[str, Any], name: str) -> dict[str, Any] | None:
 # --- token counts --------------------------------------------------------------------------------------------------
 
 
-def _merge_usage(known: dict[str, Any], news: dict[str, Any]) -> dict[str, Any]:
+def _merge_usage(known: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
     """The counts so far, with what a later event says; what it leaves out or nulls stays."""
-    return {**known, **{name: value for name, value in news.items() if value is not None}}
+    return {**known, **{name: value for name, value in update.items() if value is not None}}
 
 
 def _read_usage(raw: dict[str, Any]) -> Usage:
-    fresh, output = int_of(raw, "input_tokens"), int_of(raw, "output_tokens")
-    written, read = int_of(raw, "cache_creation_input_tokens"), int_of(raw, "cache_read_input_tokens")
+    uncached, output = int_of(raw, "input_tokens"), int_of(raw, "output_tokens")
+    cache_written, cache_read = int_of(raw, "cache_creation_input_tokens"), int_of(raw, "cache_read_input_tokens")
     details = {name: value for name in raw if (value := int_of(raw, name)) is not None}
     # How the cache writes divide up, how often which tool of the provider ran, how much of the output was thought.
     for nested in ("cache_creation", "server_tool_use", "output_tokens_details"):
@@ -288,23 +291,23 @@ def _read_usage(raw: dict[str, Any]) -> Usage:
         if isinstance(inner, dict):
             details |= {name: value for name in inner if (value := int_of(inner, name))}
     return Usage(
-        input_tokens=None if fresh is None else fresh + (written or 0) + (read or 0),
+        input_tokens=None if uncached is None else uncached + (cache_written or 0) + (cache_read or 0),
         output_tokens=output,
         output_reasoning_tokens=int_of(dict_of(raw, "output_tokens_details"), "thinking_tokens"),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        details=details | _iterations(raw.get("iterations")),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_written,
+        details=details | _iteration_counts(raw.get("iterations")),
     )
 
 
-def _iterations(raw: Any) -> dict[str, int]:
+def _iteration_counts(raw: Any) -> dict[str, int]:
     """How often the model was sampled, and what others (an advisor, a compaction) took that is not in the totals."""
     counts: dict[str, int] = {}
     for entry in raw if isinstance(raw, list) else []:
         if not isinstance(entry, dict):
             continue
         kind = str(entry.get("type") or "message").removesuffix("_message")
-        counts[f"{kind}_iterations"] = counts.get(f"{kind}_iterations", 0) + 1
+        counts[f"{kind}_iteration_counts"] = counts.get(f"{kind}_iteration_counts", 0) + 1
         # A fallback's sampling is in the totals, like the model's own.
         if kind not in ("message", "fallback"):
             for name in ("input_tokens", "output_tokens"):

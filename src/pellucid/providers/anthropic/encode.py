@@ -14,10 +14,10 @@ from ...parts import File, Image, ModelResponse, Origin, UserPromptPart, same_or
 from ...settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
-from .messages import lost_reasoning, messages_of, system_of
-from .thinking import Asked, ask, claim_thinking, turn_thinking_on
+from .messages import encode_messages, is_reasoning_lost, system_prompt
+from .thinking import ThinkingOptions, claim_thinking, settings_that_enable_thinking, thinking_options
 
-_OWN = {
+_PROVIDER_PATHS = {
     "anthropic_metadata": "metadata",
     "anthropic_service_tier": "service_tier",
     "anthropic_context_management": "context_management",
@@ -26,7 +26,7 @@ _OWN = {
 }
 """This provider's settings that are fields of the body."""
 
-_ELSEWHERE = {
+_SHARED_PATHS = {
     "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
     "anthropic_tools": "tools.type",
     "anthropic_eager_input_streaming": "tools.eager_input_streaming",
@@ -38,49 +38,51 @@ _ELSEWHERE = {
 }
 """Settings that act on fields in which other things stand, too."""
 
-_TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
+_SERVICE_TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
 """The unified service tiers that mean something here."""
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
     settings: Settings = call.settings
-    asked = ask(settings, row)
-    messages = messages_of(call.messages, row, target, thinking_off=asked.off)
-    if lost_reasoning(messages):
-        asked = ask(settings, row, lost=True)
-    body: Body = {"model": call.model, "max_tokens": asked.max_tokens}
-    system = system_of(call.messages)
+    thinking = thinking_options(settings, row)
+    messages = encode_messages(call.messages, row, target, thinking_off=thinking.is_off)
+    if is_reasoning_lost(messages):
+        thinking = thinking_options(settings, row, reasoning_lost=True)
+    body: Body = {"model": call.model, "max_tokens": thinking.max_tokens}
+    system = system_prompt(call.messages)
     if system:
-        body["system"] = _cached_system(system, settings.get("anthropic_cache_instructions"))
+        body["system"] = _encode_system(system, settings.get("anthropic_cache_instructions"))
     body["messages"] = messages
-    _cache_last(body["messages"], settings.get("anthropic_cache_messages"))
+    _cache_last_user_message(body["messages"], settings.get("anthropic_cache_messages"))
     if call.stream and row.stream_in == "body":
         body["stream"] = True
-    in_path = row.model_in == "path"
-    if in_path:
+    is_model_in_path = row.model_in == "path"
+    if is_model_in_path:
         del body["model"]
-    wanted = betas(row, call) if in_path else []
-    beside = _Beside(_tools(call, row, asked), _format(call.output), _container(call, target), wanted)
-    _write_settings(SettingFields(settings, body), row, asked, beside)
+    beta_names = betas(row, call) if is_model_in_path else []
+    call_fields = _CallFields(
+        _tools(call, row, thinking), _output_format(call.output), _container(call, target), beta_names
+    )
+    _write_settings(SettingFields(settings, body), row, thinking, call_fields)
     return body
 
 
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
     """The fields of the body that come from settings."""
     fields = SettingFields(settings)
-    asked = ask(settings, row)
-    fields.body["max_tokens"] = asked.max_tokens
-    for name, path in _ELSEWHERE.items():
+    thinking = thinking_options(settings, row)
+    fields.body["max_tokens"] = thinking.max_tokens
+    for name, path in _SHARED_PATHS.items():
         if settings.get(name) or type(settings.get(name)) is bool:
             fields.claim(name, path)
-    wanted = _claim_betas(fields, row)
+    beta_names = _claim_betas(fields, row)
     claim_thinking(fields, row)
-    _write_settings(fields, row, asked, _Beside({}, None, {}, wanted))
+    _write_settings(fields, row, thinking, _CallFields({}, None, {}, beta_names))
     return fields
 
 
-class _Beside(NamedTuple):
+class _CallFields(NamedTuple):
     """Fields that do not come from settings alone."""
 
     tools: Body
@@ -89,33 +91,33 @@ class _Beside(NamedTuple):
     betas: list[str]
 
 
-def _write_settings(fields: SettingFields, row: Profile, asked: Asked, beside: _Beside) -> None:
+def _write_settings(fields: SettingFields, row: Profile, thinking: ThinkingOptions, call_fields: _CallFields) -> None:
     settings, body = fields.settings, fields.body
     if "max_tokens" in settings:
         fields.claim("max_tokens", "max_tokens")
-    if asked.config is not None:
-        body["thinking"] = asked.config
-    _write_sampling(fields, row, asked)
+    if thinking.config is not None:
+        body["thinking"] = thinking.config
+    _write_sampling(fields, row, thinking)
     if settings.get("stop_sequences"):
         fields.put_all({"stop_sequences": "stop_sequences"})
-    body |= beside.tools
-    if asked.effort is not None:
-        body["output_config"] = {"effort": asked.effort}
-    if beside.format is not None:
-        body.setdefault("output_config", {})["format"] = beside.format
+    body |= call_fields.tools
+    if thinking.effort is not None:
+        body["output_config"] = {"effort": thinking.effort}
+    if call_fields.format is not None:
+        body.setdefault("output_config", {})["format"] = call_fields.format
     fields.put_all({"anthropic_task_budget": "output_config.task_budget"})
     if "user" in row.knows:
         fields.put_all({"user": "metadata.user_id"})
-    tier = _TIERS.get(settings.get("service_tier", ""))
+    tier = _SERVICE_TIERS.get(settings.get("service_tier", ""))
     if "service_tier" in row.knows and tier is not None:
         fields.put("service_tier", "service_tier", tier)
-    fields.put_all(_OWN)
-    body |= _mark(settings.get("anthropic_cache"))
-    body |= beside.container
+    fields.put_all(_PROVIDER_PATHS)
+    body |= _cache_control(settings.get("anthropic_cache"))
+    body |= call_fields.container
     if row.model_in == "path":
         body["anthropic_version"] = row.api_version
-        if beside.betas:
-            body["anthropic_beta"] = beside.betas
+        if call_fields.betas:
+            body["anthropic_beta"] = call_fields.betas
     fields.put_extra_body()
 
 
@@ -124,14 +126,14 @@ def _write_settings(fields: SettingFields, row: Profile, asked: Asked, beside: _
 
 def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
     """The headers of a request; with `call`, also the betas that its settings need."""
-    found = row.credentials(api_key)
+    request_headers = row.credentials(api_key)
     if row.model_in == "body":
         if row.api_version:
-            found["anthropic-version"] = row.api_version
-        wanted = betas(row, call)
-        if wanted:
-            found["anthropic-beta"] = ",".join(wanted)
-    return found
+            request_headers["anthropic-version"] = row.api_version
+        beta_names = betas(row, call)
+        if beta_names:
+            request_headers["anthropic-beta"] = ",".join(beta_names)
+    return request_headers
 
 
 def path(call: ModelCall, row: Profile) -> str:
@@ -143,15 +145,15 @@ def betas(row: Profile, call: ModelCall | None = None) -> list[str]:
     """The features to ask for by name: the row's, the caller's, and those that the settings need."""
     if call is None:
         return list(row.betas)
-    return _betas(row, call.settings, has_file=_has_file(call))
+    return _betas(row, call.settings, has_file=_has_file_id(call))
 
 
 def _betas(row: Profile, settings: Settings, *, has_file: bool = False) -> list[str]:
-    wanted = [*row.betas, *(settings.get("anthropic_betas") or [])]
+    beta_names = [*row.betas, *(settings.get("anthropic_betas") or [])]
     for beta, setting, needs in _BETAS:
         if (setting in settings and needs(settings[setting])) if setting else has_file:
-            wanted.append(beta)
-    return list(dict.fromkeys(wanted))
+            beta_names.append(beta)
+    return list(dict.fromkeys(beta_names))
 
 
 def _claim_betas(fields: SettingFields, row: Profile) -> list[str]:
@@ -162,19 +164,19 @@ def _claim_betas(fields: SettingFields, row: Profile) -> list[str]:
     for beta, setting, needs in _BETAS:
         if setting in settings and needs(settings[setting]):
             fields.claim(setting, f"{path}.{beta}")
-    given = set(settings.get("anthropic_betas") or ())
-    wanted = _betas(row, settings) if given else []
-    if given:
-        rest = {name: value for name, value in settings.items() if name != "anthropic_betas"}
-        if wanted != _betas(row, rest) or (given == set(wanted) and not row.betas):
+    caller_betas = set(settings.get("anthropic_betas") or ())
+    beta_names = _betas(row, settings) if caller_betas else []
+    if caller_betas:
+        other_settings = {name: value for name, value in settings.items() if name != "anthropic_betas"}
+        if beta_names != _betas(row, other_settings) or (caller_betas == set(beta_names) and not row.betas):
             fields.claim("anthropic_betas", f"{path}.own")
-        elif not given <= set(row.betas):
-            by = [name for name in rest if given <= set(_betas(row, {name: rest[name]}))]
+        elif not caller_betas <= set(row.betas):
+            by = [name for name in other_settings if caller_betas <= set(_betas(row, {name: other_settings[name]}))]
             fields.withhold("anthropic_betas", f"{path}.own", by=by)
-    return wanted
+    return beta_names
 
 
-def _has_file(call: ModelCall) -> bool:
+def _has_file_id(call: ModelCall) -> bool:
     return any(
         isinstance(content, Image | File) and content.file_id
         for message in call.messages
@@ -184,8 +186,8 @@ def _has_file(call: ModelCall) -> bool:
     )
 
 
-def _edits(managed: Any) -> list[str]:
-    edits = managed.get("edits") if isinstance(managed, dict) else None
+def _edit_types(context_management: Any) -> list[str]:
+    edits = context_management.get("edits") if isinstance(context_management, dict) else None
     return [str(edit.get("type")) for edit in edits if isinstance(edit, dict)] if isinstance(edits, list) else []
 
 
@@ -193,12 +195,12 @@ _BETAS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     (
         "context-management-2025-06-27",
         "anthropic_context_management",
-        lambda managed: any(not edit.startswith("compact") for edit in _edits(managed)),
+        lambda managed: any(not edit.startswith("compact") for edit in _edit_types(managed)),
     ),
     (
         "compact-2026-01-12",
         "anthropic_context_management",
-        lambda managed: any(edit.startswith("compact") for edit in _edits(managed)),
+        lambda managed: any(edit.startswith("compact") for edit in _edit_types(managed)),
     ),
     ("task-budgets-2026-03-13", "anthropic_task_budget", lambda _: True),
     ("mcp-client-2025-04-04", "anthropic_mcp_servers", lambda _: True),
@@ -221,18 +223,18 @@ _BETAS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def _write_sampling(fields: SettingFields, row: Profile, asked: Asked) -> None:
+def _write_sampling(fields: SettingFields, row: Profile, thinking: ThinkingOptions) -> None:
     paths = {name: name for name in ("temperature", "top_p", *(("top_k",) if "top_k" in row.knows else ()))}
-    if row.sampling == "free" or (row.sampling == "without_thinking" and not asked.on):
+    if row.sampling == "free" or (row.sampling == "without_thinking" and not thinking.is_on):
         fields.put_all(paths)
     elif row.sampling == "without_thinking":
         names = [name for name in paths if name in fields.settings]
-        by = turn_thinking_on(fields.settings, row) if names else ()
+        by = settings_that_enable_thinking(fields.settings, row) if names else ()
         for name in names:
             fields.withhold(name, name, by=by)
 
 
-def _format(output: OutputFormat) -> Body | None:
+def _output_format(output: OutputFormat) -> Body | None:
     if output.kind == "json_object":
         raise RequestError(
             "Anthropic Messages has no JSON mode without a schema; use an output format with a JSON schema",
@@ -247,32 +249,32 @@ def _format(output: OutputFormat) -> Body | None:
 # --- what the provider is to keep for the next request -----------------------------------------------------------
 
 
-def _mark(wanted: Any) -> Body:
+def _cache_control(cache: Any) -> Body:
     """`True`, or how long to keep it (`5m`, `1h`)."""
-    if not wanted:
+    if not cache:
         return {}
-    return {"cache_control": {"type": "ephemeral"} | ({"ttl": wanted} if isinstance(wanted, str) else {})}
+    return {"cache_control": {"type": "ephemeral"} | ({"ttl": cache} if isinstance(cache, str) else {})}
 
 
-def _cached_system(system: str, wanted: Any) -> str | list[Body]:
-    return [{"type": "text", "text": system} | _mark(wanted)] if wanted else system
+def _encode_system(system: str, cache: Any) -> str | list[Body]:
+    return [{"type": "text", "text": system} | _cache_control(cache)] if cache else system
 
 
-def _cache_last(messages: list[Body], wanted: Any) -> None:
+def _cache_last_user_message(messages: list[Body], cache: Any) -> None:
     """Up to the end of what the user said last."""
-    if wanted and messages and messages[-1]["role"] == "user":
+    if cache and messages and messages[-1]["role"] == "user":
         content = messages[-1]["content"]
-        content[-1] = content[-1] | _mark(wanted)
+        content[-1] = content[-1] | _cache_control(cache)
 
 
 def _container(call: ModelCall, target: Origin) -> Body:
     """The container that code runs in: the caller's, else the one of the last answer, where code may run again."""
     settings: Settings = call.settings
-    own = settings.get("anthropic_container")
-    if own is not None:
-        return {"container": own} if own else {}
-    native = [*_server_tools(settings), *settings.get("extra_body", {}).get("tools", ())]
-    if any(str(tool.get("type")).startswith("code_execution") for tool in native if isinstance(tool, dict)):
+    container = settings.get("anthropic_container")
+    if container is not None:
+        return {"container": container} if container else {}
+    tools = [*_server_tools(settings), *settings.get("extra_body", {}).get("tools", ())]
+    if any(str(tool.get("type")).startswith("code_execution") for tool in tools if isinstance(tool, dict)):
         for message in reversed(call.messages):
             if isinstance(message, ModelResponse) and same_origin(message.origin, target):
                 id = (message.provider_details or {}).get("container_id")
@@ -289,43 +291,45 @@ def _server_tools(settings: Settings) -> list[Body]:
     return list(settings.get("anthropic_tools") or [])
 
 
-def _tools(call: ModelCall, row: Profile, asked: Asked) -> Body:
+def _tools(call: ModelCall, row: Profile, thinking: ThinkingOptions) -> Body:
     settings: Settings = call.settings
-    choice, tools, native = call.tool_choice, call.tools, _server_tools(settings)
-    unknown = sorted(set(choice.names) - {tool.name for tool in tools})
-    if unknown:
+    choice, tools, native_tools = call.tool_choice, call.tools, _server_tools(settings)
+    unknown_names = sorted(set(choice.names) - {tool.name for tool in tools})
+    if unknown_names:
         raise RequestError(
-            f"tool_choice names {', '.join(unknown)}; the tools are: {', '.join(tool.name for tool in tools)}",
+            f"tool_choice names {', '.join(unknown_names)}; the tools are: {', '.join(tool.name for tool in tools)}",
             code="unknown_tool",
             param="tool_choice",
         )
-    if not tools and not native:
+    if not tools and not native_tools:
         return {}
-    one = choice.mode == "required" and len(choice.names) == 1
-    if choice.names and choice.mode != "none" and not one:
+    is_single = choice.mode == "required" and len(choice.names) == 1
+    if choice.names and choice.mode != "none" and not is_single:
         # A choice among some: others are not told of.
         tools = tuple(tool for tool in tools if tool.name in choice.names)
-    chosen = _choice(choice, one)
-    if chosen["type"] in ("any", "tool"):
-        _may_force(row, asked)
+    tool_choice = _tool_choice(choice, is_single)
+    if tool_choice["type"] in ("any", "tool"):
+        _check_forced_call(row, thinking)
     if choice.mode != "none" and settings.get("parallel_tool_calls") is False:
-        chosen["disable_parallel_tool_use"] = True
-    listed = [_tool(tool) for tool in tools]
+        tool_choice["disable_parallel_tool_use"] = True
+    definitions = [_tool_definition(tool) for tool in tools]
     if settings.get("anthropic_eager_input_streaming"):
-        listed = [tool | {"eager_input_streaming": True} for tool in listed]
-    listed += native
-    listed[-1:] = [tool | _mark(settings.get("anthropic_cache_tool_definitions")) for tool in listed[-1:]]
-    body: Body = {"tools": listed}
-    return body | ({} if chosen == {"type": "auto"} else {"tool_choice": chosen})
+        definitions = [tool | {"eager_input_streaming": True} for tool in definitions]
+    definitions += native_tools
+    definitions[-1:] = [
+        tool | _cache_control(settings.get("anthropic_cache_tool_definitions")) for tool in definitions[-1:]
+    ]
+    body: Body = {"tools": definitions}
+    return body | ({} if tool_choice == {"type": "auto"} else {"tool_choice": tool_choice})
 
 
-def _choice(choice: ToolChoice, one: bool) -> Body:
-    if one:
+def _tool_choice(choice: ToolChoice, is_single: bool) -> Body:
+    if is_single:
         return {"type": "tool", "name": choice.names[0]}
     return {"type": {"auto": "auto", "none": "none", "required": "any"}[choice.mode]}
 
 
-def _may_force(row: Profile, asked: Asked) -> None:
+def _check_forced_call(row: Profile, thinking: ThinkingOptions) -> None:
     if row.forced_calls == "never":
         raise RequestError(
             "this model cannot be made to call a tool; tool_choice must be auto or none",
@@ -333,7 +337,7 @@ def _may_force(row: Profile, asked: Asked) -> None:
             code="forced_tool_choice",
             param="tool_choice",
         )
-    if row.forced_calls == "without_thinking" and asked.budgeted:
+    if row.forced_calls == "without_thinking" and thinking.has_budget:
         raise RequestError(
             "this model cannot be made to call a tool while it thinks; tool_choice must be auto or none, "
             "or thinking switched off",
@@ -342,7 +346,7 @@ def _may_force(row: Profile, asked: Asked) -> None:
         )
 
 
-def _tool(tool: ToolDefinition) -> Body:
+def _tool_definition(tool: ToolDefinition) -> Body:
     body: Body = {"name": tool.name}
     if tool.description is not None:
         body["description"] = tool.description

@@ -43,139 +43,142 @@ from .server_tools import call_block, result_block
 
 Body = dict[str, Any]
 
-THOUGHTS = ("thinking", REDACTED)
-_UNFINISHED = ("pause_turn", "tool_use")
+THINKING_TYPES = ("thinking", REDACTED)
+_UNFINISHED_REASONS = ("pause_turn", "tool_use")
 """Stop reasons after which a call of the provider's own tool may still be without its result."""
 
 
-def system_of(messages: list[ModelMessage]) -> str:
+def system_prompt(messages: list[ModelMessage]) -> str:
     """All that is said to the model from above: this wire has one place for it. Of instructions, the last hold."""
-    said: list[str] = []
+    prompts: list[str] = []
     instructions = None
     for message in messages:
         if isinstance(message, ModelRequest):
             instructions = message.instructions or instructions
-            said += [part.content for part in message.parts if isinstance(part, SystemPromptPart) and part.content]
-    return "\n\n".join([*said, *([instructions] if instructions else [])])
+            prompts += [part.content for part in message.parts if isinstance(part, SystemPromptPart) and part.content]
+    return "\n\n".join([*prompts, *([instructions] if instructions else [])])
 
 
-def messages_of(messages: list[ModelMessage], row: Profile, target: Origin, *, thinking_off: bool) -> list[Body]:
-    sayings: list[tuple[str, list[Body]]] = []
-    messages = history.settled(messages)
-    paired = _paired(messages)
+def encode_messages(messages: list[ModelMessage], row: Profile, target: Origin, *, thinking_off: bool) -> list[Body]:
+    entries: list[tuple[str, list[Body]]] = []
+    messages = history.repair_calls(messages)
+    paired_ids = _paired_call_ids(messages)
     for message in messages:
         if isinstance(message, ModelResponse):
-            sayings.append(("assistant", _answer(message, row, target, paired, thinking_off=thinking_off)))
+            entries.append(
+                ("assistant", _assistant_blocks(message, row, target, paired_ids, thinking_off=thinking_off))
+            )
         else:
-            sayings.append(("user", _request(message)))
-    sent = _alternating(sayings)
-    for role, blocks in sent:
+            entries.append(("user", _user_blocks(message)))
+    merged = _merge_roles(entries)
+    for role, blocks in merged:
         if role == "assistant":
-            _stand_in(blocks, row, thinking_off=thinking_off)
-    return [{"role": role, "content": blocks} for role, blocks in sent]
+            _insert_placeholder_thinking(blocks, row, thinking_off=thinking_off)
+    return [{"role": role, "content": blocks} for role, blocks in merged]
 
 
-def lost_reasoning(messages: list[Body]) -> bool:
+def is_reasoning_lost(messages: list[Body]) -> bool:
     """Whether the last answer made calls, which are answered now, and its reasoning does not go back with it.
 
     It is read off what is sent: turns that were cut off may have vanished from between.
     """
     if len(messages) < 2 or messages[-1]["role"] == "assistant":
         return False
-    said: list[Body] = messages[-2]["content"]
-    return said[0]["type"] not in THOUGHTS and any(block["type"] == "tool_use" for block in said)
+    blocks: list[Body] = messages[-2]["content"]
+    return blocks[0]["type"] not in THINKING_TYPES and any(block["type"] == "tool_use" for block in blocks)
 
 
-def _alternating(sayings: list[tuple[str, list[Body]]]) -> list[tuple[str, list[Body]]]:
+def _merge_roles(entries: list[tuple[str, list[Body]]]) -> list[tuple[str, list[Body]]]:
     """Neighbours of one role made one, without messages that say nothing."""
     merged: list[tuple[str, list[Body]]] = []
-    for role, blocks in sayings:
+    for role, blocks in entries:
         if not blocks:
             continue
         if merged and merged[-1][0] != role:
-            _settle(merged)
+            _drop_trailing_thinking(merged)
         if merged and merged[-1][0] == role:
             merged[-1][1].extend(blocks)
         else:
             merged.append((role, blocks))
-    _settle(merged)
+    _drop_trailing_thinking(merged)
     for role, blocks in merged:
         if role == "user":
             blocks.sort(key=lambda block: block["type"] != "tool_result")
     return merged
 
 
-def _settle(merged: list[tuple[str, list[Body]]]) -> None:
+def _drop_trailing_thinking(merged: list[tuple[str, list[Body]]]) -> None:
     """The last message is whole: a thought that nothing follows does not go back."""
     if merged and merged[-1][0] == "assistant":
         blocks = merged[-1][1]
-        while blocks and blocks[-1]["type"] in THOUGHTS:
+        while blocks and blocks[-1]["type"] in THINKING_TYPES:
             blocks.pop()
         if not blocks:
             merged.pop()
 
 
-def _stand_in(blocks: list[Body], row: Profile, *, thinking_off: bool) -> None:
+def _insert_placeholder_thinking(blocks: list[Body], row: Profile, *, thinking_off: bool) -> None:
     """What is sent where a thought must stand and none does: none was given back, or what it led to was cut off."""
-    if any(block["type"] in THOUGHTS for block in blocks):
+    if any(block["type"] in THINKING_TYPES for block in blocks):
         return
-    calls = any(block["type"] == "tool_use" for block in blocks)
-    stand_in = history.stand_in(row, calls=calls, thinking_off=thinking_off)
-    if stand_in is not None:
-        blocks.insert(0, {"type": "thinking", "thinking": stand_in, "signature": ""})
+    has_calls = any(block["type"] == "tool_use" for block in blocks)
+    placeholder = history.placeholder_reasoning(row, calls=has_calls, thinking_off=thinking_off)
+    if placeholder is not None:
+        blocks.insert(0, {"type": "thinking", "thinking": placeholder, "signature": ""})
 
 
 # --- what the user's side says -----------------------------------------------------------------------------------
 
 
-def _request(message: ModelRequest) -> list[Body]:
+def _user_blocks(message: ModelRequest) -> list[Body]:
     blocks: list[Body] = []
     for part in message.parts:
         match part:
             case UserPromptPart():
                 blocks += content_blocks(part.content)
             case ToolReturnPart():
-                blocks.append(_result(part.tool_call_id, part.content, failed=part.outcome != "success"))
+                blocks.append(_tool_result(part.tool_call_id, part.content, failed=part.outcome != "success"))
             case RetryPromptPart() if part.tool_name is not None:
-                blocks.append(_result(part.tool_call_id, part.content, failed=True))
+                blocks.append(_tool_result(part.tool_call_id, part.content, failed=True))
             case RetryPromptPart():
                 blocks += content_blocks(part.content)
             case SystemPromptPart():
-                pass  # see `system_of`
+                pass  # see `system_prompt`
     return blocks
 
 
-def _result(call_id: str, content: Any, *, failed: bool) -> Body:
-    body: Body = {"type": "tool_result", "tool_use_id": _id(call_id)}
-    said = content_blocks(content)
-    if said:
-        body["content"] = said
+def _tool_result(call_id: str, content: Any, *, failed: bool) -> Body:
+    body: Body = {"type": "tool_result", "tool_use_id": _safe_call_id(call_id)}
+    blocks = content_blocks(content)
+    if blocks:
+        body["content"] = blocks
     return body | ({"is_error": True} if failed else {})
 
 
 # --- what the model said -----------------------------------------------------------------------------------------
 
 
-def _answer(
-    response: ModelResponse, row: Profile, target: Origin, paired: set[str], *, thinking_off: bool
+def _assistant_blocks(
+    response: ModelResponse, row: Profile, target: Origin, paired_ids: set[str], *, thinking_off: bool
 ) -> list[Body]:
     parts = history.parts_to_send(response, target, row, thinking_off=thinking_off)
-    unfinished = response.native_finish_reason in _UNFINISHED
+    is_unfinished = response.native_finish_reason in _UNFINISHED_REASONS
     blocks: list[Body] = []
     for part in parts:
         # Whatever part is not the provider's own has lost its provider's name on the way.
-        own = getattr(part, "provider_name", None) == target.provider
+        is_own = getattr(part, "provider_name", None) == target.provider
         if isinstance(part, BuiltinToolCallPart | BuiltinToolReturnPart) and (
-            not own or not (part.tool_call_id in paired or (unfinished and isinstance(part, BuiltinToolCallPart)))
+            not is_own
+            or not (part.tool_call_id in paired_ids or (is_unfinished and isinstance(part, BuiltinToolCallPart)))
         ):
             continue
-        said = _block(part, own)
-        if said is not None:
-            blocks.append(said)
+        block = _block(part, is_own)
+        if block is not None:
+            blocks.append(block)
     return blocks
 
 
-def _block(part: ModelResponsePart, own: bool) -> Body | None:
+def _block(part: ModelResponsePart, is_own: bool) -> Body | None:
     match part:
         case ThinkingPart() if part.form == "redacted" or part.id == REDACTED:
             return {"type": REDACTED, "data": part.signature}
@@ -184,18 +187,18 @@ def _block(part: ModelResponsePart, own: bool) -> Body | None:
             return body | (part.provider_details or {})
         case TextPart() if part.content.strip():
             # Between a thought and a call the model likes to write a line break, and is refused to hear of it.
-            return {"type": "text", "text": part.content} | _cited(part.provider_details)
+            return {"type": "text", "text": part.content} | _citations_field(part.provider_details)
         case RefusalPart() if part.content.strip():
             return {"type": "text", "text": part.content}
         case ToolCallPart():
-            call: Body = {"type": "tool_use", "id": _id(part.tool_call_id), "name": part.tool_name}
+            call: Body = {"type": "tool_use", "id": _safe_call_id(part.tool_call_id), "name": part.tool_name}
             return call | {"input": arguments_object(part)} | (part.provider_details or {})
         case BuiltinToolCallPart():
             return call_block(part)
         case BuiltinToolReturnPart():
             return result_block(part)
-        case CompactionPart() if own:
-            return _compaction(part)
+        case CompactionPart() if is_own:
+            return _compaction_block(part)
         case CompactionPart() if part.content:
             return {"type": "text", "text": part.content}
         case OpaquePart():
@@ -205,34 +208,34 @@ def _block(part: ModelResponsePart, own: bool) -> Body | None:
             return None
 
 
-def _cited(details: dict[str, Any] | None) -> Body:
+def _citations_field(details: dict[str, Any] | None) -> Body:
     citations = (details or {}).get("citations")
     return {"citations": citations} if citations else {}
 
 
-def _compaction(part: CompactionPart) -> Body:
+def _compaction_block(part: CompactionPart) -> Body:
     details = dict(part.provider_details or {})
     if part.signature is not None and part.signature not in details.values():
         details["signature"] = part.signature
     return {"type": "compaction", "content": part.content, **details}
 
 
-def _paired(messages: list[ModelMessage]) -> set[str]:
+def _paired_call_ids(messages: list[ModelMessage]) -> set[str]:
     """The ids of the calls of providers' own tools that have both a whole call and a result."""
-    called: set[str] = set()
-    returned: set[str] = set()
+    call_ids: set[str] = set()
+    result_ids: set[str] = set()
     for message in messages:
         for part in message.parts if isinstance(message, ModelResponse) else ():
             if isinstance(part, BuiltinToolCallPart) and call_block(part) is not None:
-                called.add(part.tool_call_id)
+                call_ids.add(part.tool_call_id)
             elif isinstance(part, BuiltinToolReturnPart):
-                returned.add(part.tool_call_id)
-    return called & returned
+                result_ids.add(part.tool_call_id)
+    return call_ids & result_ids
 
 
-_FORBIDDEN = re.compile(r"[^a-zA-Z0-9_-]")
+_FORBIDDEN_IN_CALL_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def _id(call_id: str) -> str:
+def _safe_call_id(call_id: str) -> str:
     """A call's id as this provider takes it: other providers use more characters."""
-    return _FORBIDDEN.sub("_", call_id) or "call"
+    return _FORBIDDEN_IN_CALL_ID.sub("_", call_id) or "call"

@@ -16,9 +16,9 @@ from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
 
 Block = dict[str, Any]
 
-NATIVE = "anthropic_tool_name"
+NATIVE_NAME_KEY = "anthropic_tool_name"
 
-_SHARED = {
+_UNIFIED_NAMES = {
     "bash_code_execution": "code_execution",
     "text_editor_code_execution": "code_execution",
     "tool_search_tool_regex": "tool_search",
@@ -26,21 +26,21 @@ _SHARED = {
 }
 """Tools that have another name among ours."""
 
-_RESULT = "_tool_result"
-_MCP = "mcp_server"
+_RESULT_SUFFIX = "_tool_result"
+_MCP_TOOL_NAME = "mcp_server"
 _CALL_KEYS = frozenset({"type", "id", "name", "input", "server_name"})
 _RESULT_KEYS = frozenset({"type", "tool_use_id", "content", "is_error"})
 
 
-def is_call(kind: str) -> bool:
+def is_server_tool_call(kind: str) -> bool:
     return kind in ("server_tool_use", "mcp_tool_use")
 
 
-def is_result(kind: str) -> bool:
-    return kind.endswith(_RESULT)
+def is_server_tool_result(kind: str) -> bool:
+    return kind.endswith(_RESULT_SUFFIX)
 
 
-def extras(block: Block, known: frozenset[str]) -> dict[str, Any]:
+def extra_fields(block: Block, known: frozenset[str]) -> dict[str, Any]:
     """What else the block says. A direct caller is what everybody assumes."""
     return {
         name: value
@@ -49,7 +49,7 @@ def extras(block: Block, known: frozenset[str]) -> dict[str, Any]:
     }
 
 
-def around_input(block: Block) -> tuple[str, str]:
+def input_affixes(block: Block) -> tuple[str, str]:
     """What stands around a streamed input: an MCP server's tool is an argument among others."""
     if block.get("type") != "mcp_tool_use":
         return "", ""
@@ -59,16 +59,16 @@ def around_input(block: Block) -> tuple[str, str]:
 
 def call_part(block: Block, provider: str) -> BuiltinToolCallPart:
     """The part, with the input that the block itself holds."""
-    name, details = str(block.get("name") or ""), extras(block, _CALL_KEYS)
+    name, details = str(block.get("name") or ""), extra_fields(block, _CALL_KEYS)
     args = block.get("input")
     args = args if isinstance(args, dict) else {}
     if block.get("type") == "mcp_tool_use":
         args = {"action": "call_tool", "tool_name": name, "tool_args": args}
-        tool_name = f"{_MCP}:{block.get('server_name') or ''}"
+        tool_name = f"{_MCP_TOOL_NAME}:{block.get('server_name') or ''}"
     else:
-        tool_name = _SHARED.get(name, name)
+        tool_name = _UNIFIED_NAMES.get(name, name)
         if tool_name != name:
-            details = {NATIVE: name, **details}
+            details = {NATIVE_NAME_KEY: name, **details}
     return BuiltinToolCallPart(
         tool_name,
         args or None,
@@ -78,17 +78,17 @@ def call_part(block: Block, provider: str) -> BuiltinToolCallPart:
     )
 
 
-def return_part(block: Block, called: str | None, provider: str) -> BuiltinToolReturnPart:
+def return_part(block: Block, called_name: str | None, provider: str) -> BuiltinToolReturnPart:
     """The part; `called` is the tool's name among ours, if its call was seen."""
-    native, details = str(block["type"]).removesuffix(_RESULT), extras(block, _RESULT_KEYS)
+    native_name, details = str(block["type"]).removesuffix(_RESULT_SUFFIX), extra_fields(block, _RESULT_KEYS)
     content = block.get("content")
-    if native == "mcp":
-        tool_name = called or _MCP
+    if native_name == "mcp":
+        tool_name = called_name or _MCP_TOOL_NAME
         content = {name: block[name] for name in ("content", "is_error") if name in block}
     else:
-        tool_name = called or _SHARED.get(native, native)
-        if tool_name != native:
-            details = {NATIVE: native, **details}
+        tool_name = called_name or _UNIFIED_NAMES.get(native_name, native_name)
+        if tool_name != native_name:
+            details = {NATIVE_NAME_KEY: native_name, **details}
         if "is_error" in block:
             details["is_error"] = block["is_error"]
     return BuiltinToolReturnPart(
@@ -105,14 +105,14 @@ def call_block(part: BuiltinToolCallPart) -> Block | None:
     if not part.complete:
         return None
     details = dict(part.provider_details or {})
-    native = details.pop(NATIVE, part.tool_name)
+    native_name = details.pop(NATIVE_NAME_KEY, part.tool_name)
     args = part.args or {}
     if isinstance(args, str):
         try:
             args = msgspec.json.decode(args, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
             return None
-    if part.tool_name.startswith(f"{_MCP}:"):
+    if part.tool_name.startswith(f"{_MCP_TOOL_NAME}:"):
         return {
             "type": "mcp_tool_use",
             "id": part.tool_call_id,
@@ -121,14 +121,19 @@ def call_block(part: BuiltinToolCallPart) -> Block | None:
             "input": args.get("tool_args", {}),
             **details,
         }
-    return {"type": "server_tool_use", "id": part.tool_call_id, "name": native, "input": args, **details}
+    return {"type": "server_tool_use", "id": part.tool_call_id, "name": native_name, "input": args, **details}
 
 
 def result_block(part: BuiltinToolReturnPart) -> Block:
     """The block again."""
     details = dict(part.provider_details or {})
-    native = details.pop(NATIVE, part.tool_name)
-    if part.tool_name.partition(":")[0] == _MCP:
-        said = part.content if isinstance(part.content, dict) else {"content": part.content}
-        return {"type": "mcp_tool_result", "tool_use_id": part.tool_call_id, **said, **details}
-    return {"type": f"{native}{_RESULT}", "tool_use_id": part.tool_call_id, "content": part.content, **details}
+    native_name = details.pop(NATIVE_NAME_KEY, part.tool_name)
+    if part.tool_name.partition(":")[0] == _MCP_TOOL_NAME:
+        result = part.content if isinstance(part.content, dict) else {"content": part.content}
+        return {"type": "mcp_tool_result", "tool_use_id": part.tool_call_id, **result, **details}
+    return {
+        "type": f"{native_name}{_RESULT_SUFFIX}",
+        "tool_use_id": part.tool_call_id,
+        "content": part.content,
+        **details,
+    }

@@ -15,11 +15,11 @@ from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
 from ..fitting import dict_of
 from ..profile import Profile
-from ..tagged import family_of
+from ..tagged import tag_family
 from .chunk import Delta, dicts_of, text_of
-from .media import joined, signature_of
+from .media import join_base64, redacted_signature
 
-THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, GATHERED = (
+THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, BUFFERED = (
     "thinking", "redacted", "text", "call", "builtin", "unnamed", "gathered",
 )  # fmt: skip
 """The kinds of blocks. BUILTIN is a call of the provider's own tools, UNNAMED one of which only arguments came."""
@@ -50,12 +50,12 @@ class Blocks:
     def __init__(self, emit: Emitter, row: Profile) -> None:
         self._emit = emit
         self._form = row.form
-        self._family = family_of(row)
+        self._family = tag_family(row)
         self._implicit_start = row.implicit_start
         self._blocks: dict[int, _Block] = {}
-        self._silent: _Block | None = None
+        self._pending_redacted: _Block | None = None
         """A redacted block of which nothing was told yet."""
-        self._tools: dict[str, str] = {}
+        self._builtin_tool_names: dict[str, str] = {}
         """The provider's own tools that were called, by the call's id."""
 
     # --- a stream ------------------------------------------------------------------------------------------------
@@ -64,180 +64,186 @@ class Blocks:
         """A block begins, and says what it is."""
         call = dict_of(start, "toolUse")
         if call.get("type") == "server_tool_use":
-            block = self._begin(index, BUILTIN)
+            block = self._begin_block(index, BUILTIN)
             block.start = call
-            self._called(block.key, call, "", ends=True)
+            self._emit_builtin_call(block.key, call, "", ends=True)
         elif call:
-            block = self._begin(index, CALL)
+            block = self._begin_block(index, CALL)
             self._emit.tool_call(
-                block.key, name=text_of(call, "name") or "", call_id=text_of(call, "toolUseId"), ends=True
+                block.key, name=text_of(call, "name") or "", call_id=text_of(call, "toolUseId"), explicit_end=True
             )
         elif "text" in start or "reasoningContent" in start:
-            self.piece(index, start)
+            self.add_piece(index, start)
         elif start:
-            self._begin(index, GATHERED).start = start
+            self._begin_block(index, BUFFERED).start = start
 
-    def delta(self, index: int, delta: Delta) -> None:
+    def add_delta(self, index: int, delta: Delta) -> None:
         """More text of some kind: nearly all there is."""
         block = self._blocks.get(index)
-        thought = delta.reasoning_content
-        if thought is not None:
-            if thought.redacted_content:
-                block = self._redacted(index, thought.redacted_content)
-            if thought.text or thought.signature:
+        reasoning = delta.reasoning_content
+        if reasoning is not None:
+            if reasoning.redacted_content:
+                block = self._add_redacted(index, reasoning.redacted_content)
+            if reasoning.text or reasoning.signature:
                 if block is None or block.kind is not THINKING:
-                    block = self._begin(index, THINKING)
+                    block = self._begin_block(index, THINKING)
                 self._emit.thinking(
-                    block.key, thought.text or "", form=self._form, signature=thought.signature or None, ends=True
+                    block.key,
+                    reasoning.text or "",
+                    form=self._form,
+                    signature=reasoning.signature or None,
+                    explicit_end=True,
                 )
         if delta.text:
             if block is None or block.kind is not TEXT:
-                block = self._begin(index, TEXT)
+                block = self._begin_block(index, TEXT)
             if block.splitter is None:
                 block.length += len(delta.text)
-                self._emit.text(block.key, delta.text, ends=True)
+                self._emit.text(block.key, delta.text, explicit_end=True)
             else:
-                self._spans(block, block.splitter.feed(delta.text))
+                self._emit_spans(block, block.splitter.feed(delta.text))
         if delta.tool_use is not None and delta.tool_use.input:
-            self._arguments(index, delta.tool_use.input)
+            self._add_arguments(index, delta.tool_use.input)
 
-    def piece(self, index: int, value: dict[str, Any]) -> None:
+    def add_piece(self, index: int, value: dict[str, Any]) -> None:
         """A piece of any kind, as plain JSON."""
         for kind, inner in value.items():
             if kind == "text" and isinstance(inner, str):
-                self._text(index, inner)
+                self._add_text(index, inner)
             elif kind == "reasoningContent" and isinstance(inner, dict):
-                self._thought(index, inner)
+                self._add_reasoning(index, inner)
             elif kind == "toolUse" and isinstance(inner, dict):
                 arguments = inner.get("input")
-                self._arguments(index, "" if arguments is None else json_text(arguments or ""))
+                self._add_arguments(index, "" if arguments is None else json_text(arguments or ""))
             elif kind == "citation" and isinstance(inner, dict):
-                self._cite(index, [inner])
+                self._add_citations(index, [inner])
             elif inner is not None:
                 block = self._blocks.get(index)
-                if block is None or block.kind is not GATHERED:
-                    block = self._begin(index, GATHERED)
+                if block is None or block.kind is not BUFFERED:
+                    block = self._begin_block(index, BUFFERED)
                 block.values.append({kind: inner})
 
     def stop(self, index: int) -> None:
         """The block is over."""
         block = self._blocks.pop(index, None)
         if block is not None:
-            self._close(block)
+            self._close_block(block)
 
     def end(self) -> None:
         """Nothing more comes: tell what is left. What was not stopped stays open, and so is known to be cut."""
         for block in self._blocks.values():
-            self._tell(block)
+            self._emit_pending(block)
         self._blocks = {}
 
     # --- a body --------------------------------------------------------------------------------------------------
 
-    def whole(self, index: int, block: dict[str, Any]) -> None:
+    def add_whole_block(self, index: int, block: dict[str, Any]) -> None:
         """A block of a whole answer."""
-        call, returned = dict_of(block, "toolUse"), dict_of(block, "toolResult")
-        cited = dict_of(block, "citationsContent")
+        call, tool_result = dict_of(block, "toolUse"), dict_of(block, "toolResult")
+        citations_content = dict_of(block, "citationsContent")
         if call:
             name, id = text_of(call, "name") or "", text_of(call, "toolUseId")
             args = call.get("input")
             args = args if isinstance(args, dict | str) else json_text(args)
             if call.get("type") == "server_tool_use":
-                self._called(("builtin", index), call, args)
+                self._emit_builtin_call(("builtin", index), call, args)
             else:
                 self._emit.tool_call(("call", index), args, name=name, call_id=id)
-        elif returned:
-            self._returned(returned, returned.get("content"))
-        elif cited:
-            for entry in dicts_of(cited.get("content")):
-                self._text(index, text_of(entry, "text") or "")
-            self._cite(index, dicts_of(cited.get("citations")))
+        elif tool_result:
+            self._emit_builtin_return(tool_result, tool_result.get("content"))
+        elif citations_content:
+            for entry in dicts_of(citations_content.get("content")):
+                self._add_text(index, text_of(entry, "text") or "")
+            self._add_citations(index, dicts_of(citations_content.get("citations")))
         elif isinstance(block.get("text"), str) or dict_of(block, "reasoningContent"):
-            self.piece(index, block)
+            self.add_piece(index, block)
         elif dict_of(block, "image"):
             image = dict_of(block, "image")
-            self._image(image, [dict_of(image, "source")])
+            self._emit_image(image, [dict_of(image, "source")])
         elif block:
-            self._opaque(next(iter(block)), block)
+            self._emit_opaque(next(iter(block)), block)
         self.stop(index)
 
     # --- text and reasoning --------------------------------------------------------------------------------------
 
-    def _text(self, index: int, text: str) -> None:
-        self.delta(index, Delta(text=text))
+    def _add_text(self, index: int, text: str) -> None:
+        self.add_delta(index, Delta(text=text))
 
-    def _thought(self, index: int, value: dict[str, Any]) -> None:
+    def _add_reasoning(self, index: int, value: dict[str, Any]) -> None:
         """Reasoning in either shape: a block has one level more than a piece of one."""
-        for place in (value, dict_of(value, "reasoningText")):
-            text, signature = text_of(place, "text"), text_of(place, "signature")
+        for source in (value, dict_of(value, "reasoningText")):
+            text, signature = text_of(source, "text"), text_of(source, "signature")
             if text or signature:
                 block = self._blocks.get(index)
                 if block is None or block.kind is not THINKING:
-                    block = self._begin(index, THINKING)
-                self._emit.thinking(block.key, text or "", form=self._form, signature=signature, ends=True)
+                    block = self._begin_block(index, THINKING)
+                self._emit.thinking(block.key, text or "", form=self._form, signature=signature, explicit_end=True)
         blob = text_of(value, "redactedContent")
         if blob:
-            self._redacted(index, blob)
+            self._add_redacted(index, blob)
 
-    def _redacted(self, index: int, piece: str) -> _Block:
+    def _add_redacted(self, index: int, piece: str) -> _Block:
         """More of a blob. It is told at its end, or before anything else is."""
         block = self._blocks.get(index)
         if block is None or block.kind is not REDACTED:
-            block = self._begin(index, REDACTED)
-            self._silent = block
+            block = self._begin_block(index, REDACTED)
+            self._pending_redacted = block
         block.pieces.append(piece)
         return block
 
-    def _cite(self, index: int, citations: list[dict[str, Any]]) -> None:
+    def _add_citations(self, index: int, citations: list[dict[str, Any]]) -> None:
         block = self._blocks.get(index)
         if block is None or block.kind is not TEXT:
-            block = self._begin(index, TEXT)
+            block = self._begin_block(index, TEXT)
         block.citations += citations
 
-    def _spans(self, block: _Block, spans: list[tags.Span]) -> None:
+    def _emit_spans(self, block: _Block, spans: list[tags.Span]) -> None:
         """What the tag splitter made of a text. The markers are kept with the part, for a verbatim replay."""
         key = ("tagged", block.key)
         for kind, text in spans:
             if kind == tags.TEXT:
                 block.length += len(text)
-                self._emit.text(block.key, text, ends=True)
+                self._emit.text(block.key, text, explicit_end=True)
             elif kind == tags.THINKING:
-                self._emit.thinking(key, text, ends=True)
+                self._emit.thinking(key, text, explicit_end=True)
             elif kind == tags.OPEN:
                 block.marker = text
             elif kind == tags.CLOSE and block.marker is not None:
-                self._emit.thinking(key, details={"open": block.marker, "close": text}, ends=True)
+                self._emit.thinking(key, details={"open": block.marker, "close": text}, explicit_end=True)
                 self._emit.close(key)
                 block.marker = None
 
     # --- calls ---------------------------------------------------------------------------------------------------
 
-    def _arguments(self, index: int, text: str) -> None:
+    def _add_arguments(self, index: int, text: str) -> None:
         block = self._blocks.get(index)
         if block is not None and block.kind is CALL:
             block.length += len(text)
             self._emit.tool_call(block.key, text)
         elif block is not None and block.kind is BUILTIN:
-            self._called(block.key, block.start, text, ends=True)
+            self._emit_builtin_call(block.key, block.start, text, ends=True)
         elif text:
             if block is None or block.kind is not UNNAMED:
-                block = self._begin(index, UNNAMED)
+                block = self._begin_block(index, UNNAMED)
             block.pieces.append(text)
 
-    def _called(self, key: Key, call: dict[str, Any], args: str | dict[str, Any], *, ends: bool = False) -> None:
+    def _emit_builtin_call(
+        self, key: Key, call: dict[str, Any], args: str | dict[str, Any], *, ends: bool = False
+    ) -> None:
         """The provider runs a tool of its own."""
         name, id = text_of(call, "name") or "", text_of(call, "toolUseId") or ""
-        self._tools[id] = name
-        self._emit.builtin_call(key, args, name=name, call_id=id, item=("tool", id), ends=ends)
+        self._builtin_tool_names[id] = name
+        self._emit.builtin_call(key, args, name=name, call_id=id, item=("tool", id), explicit_end=ends)
 
-    def _returned(self, start: dict[str, Any], content: Any) -> None:
+    def _emit_builtin_return(self, start: dict[str, Any], content: Any) -> None:
         """What such a tool returned."""
         id = text_of(start, "toolUseId") or ""
         entries = dicts_of(content)
         texts = [entry["text"] for entry in entries if isinstance(entry.get("text"), str)]
         details = {name: value for name in ("status", "type") if isinstance(value := start.get(name), str)}
-        self._emit.whole(
+        self._emit.whole_part(
             BuiltinToolReturnPart(
-                self._tools.get(id, ""),
+                self._builtin_tool_names.get(id, ""),
                 "".join(texts) if entries and len(texts) == len(entries) else content,
                 id,
                 provider_name=self._emit.origin.provider,
@@ -248,78 +254,85 @@ class Blocks:
 
     # --- what is told whole --------------------------------------------------------------------------------------
 
-    def _gathered(self, block: _Block) -> None:
+    def _emit_buffered(self, block: _Block) -> None:
         start, values = block.start, [entry for entry in block.values if isinstance(entry, dict)]
         if "toolResult" in start:
             content = [entry for value in values for entry in dicts_of(value.get("toolResult"))]
-            self._returned(dict_of(start, "toolResult"), content)
+            self._emit_builtin_return(dict_of(start, "toolResult"), content)
         elif "image" in start:
             pieces = [dict_of(dict_of(value, "image"), "source") for value in values]
-            self._image(dict_of(start, "image"), pieces, values)
+            self._emit_image(dict_of(start, "image"), pieces, values)
         else:
             names = [*start, *(name for value in values for name in value)]
-            self._opaque(names[0], {"contentBlockStart": start, "contentBlockDelta": values})
+            self._emit_opaque(names[0], {"contentBlockStart": start, "contentBlockDelta": values})
 
-    def _image(self, head: dict[str, Any], sources: list[dict[str, Any]], values: list[Any] | None = None) -> None:
+    def _emit_image(self, head: dict[str, Any], sources: list[dict[str, Any]], values: list[Any] | None = None) -> None:
         """An image, if its bytes are here; otherwise whatever there is."""
-        data = joined([piece for source in sources if (piece := text_of(source, "bytes"))])
+        data = join_base64([piece for source in sources if (piece := text_of(source, "bytes"))])
         if data:
             media_type = f"image/{text_of(head, 'format') or 'png'}"
             provider = self._emit.origin.provider
-            self._emit.whole(FilePart(b64encode(data).decode(), media_type, provider_name=provider))
+            self._emit.whole_part(FilePart(b64encode(data).decode(), media_type, provider_name=provider))
         elif values is None:
-            self._opaque("image", {"image": head})
+            self._emit_opaque("image", {"image": head})
         else:
-            self._opaque("image", {"contentBlockStart": {"image": head}, "contentBlockDelta": values})
+            self._emit_opaque("image", {"contentBlockStart": {"image": head}, "contentBlockDelta": values})
 
-    def _opaque(self, kind: str, native: dict[str, Any]) -> None:
-        self._emit.whole(OpaquePart(kind, native, provider_name=self._emit.origin.provider))
+    def _emit_opaque(self, kind: str, native: dict[str, Any]) -> None:
+        self._emit.whole_part(OpaquePart(kind, native, provider_name=self._emit.origin.provider))
 
     # --- beginnings and ends -------------------------------------------------------------------------------------
 
-    def _begin(self, index: int, kind: str) -> _Block:
+    def _begin_block(self, index: int, kind: str) -> _Block:
         """A new block under `index`. Whatever used the index is over, and what was kept quiet stands before it."""
         self.stop(index)
-        if self._silent is not None:
-            self._tell(self._silent)
+        if self._pending_redacted is not None:
+            self._emit_pending(self._pending_redacted)
         splitter = None
         if kind is TEXT and self._family is not None:
             splitter = tags.Splitter(self._family, implicit_start=self._implicit_start)
         block = self._blocks[index] = _Block(kind, index, splitter)
         return block
 
-    def _close(self, block: _Block) -> None:
-        self._tell(block)
+    def _close_block(self, block: _Block) -> None:
+        self._emit_pending(block)
         if block.kind is CALL and not block.length:
             # A call without arguments has nothing between its beginning and its end.
             self._emit.tool_call(block.key, "{}")
         self._emit.close(block.key)
         self._emit.close(("tagged", block.key))
 
-    def _tell(self, block: _Block) -> None:
+    def _emit_pending(self, block: _Block) -> None:
         """What has not been told of a block."""
         if block.kind is REDACTED:
-            self._silent = None
-            signature, details = signature_of(block.pieces)
+            self._pending_redacted = None
+            signature, details = redacted_signature(block.pieces)
             self._emit.thinking(
-                block.key, id="redacted_content", form="redacted", signature=signature, details=details, ends=True
+                block.key,
+                id="redacted_content",
+                form="redacted",
+                signature=signature,
+                details=details,
+                explicit_end=True,
             )
         elif block.kind is UNNAMED:
-            self._emit.tool_call(block.key, "".join(block.pieces), name="", ends=True)
-        elif block.kind is GATHERED:
-            self._gathered(block)
+            self._emit.tool_call(block.key, "".join(block.pieces), name="", explicit_end=True)
+        elif block.kind is BUFFERED:
+            self._emit_buffered(block)
         elif block.kind is TEXT:
             if block.splitter is not None:
-                self._spans(block, block.splitter.end())
+                self._emit_spans(block, block.splitter.end())
                 if block.marker is not None and block.splitter.truncated:
-                    self._emit.thinking(("tagged", block.key), details={"open": block.marker}, ends=True)
+                    self._emit.thinking(("tagged", block.key), details={"open": block.marker}, explicit_end=True)
             if block.citations:
-                notes = [note for entry in block.citations for note in _annotation(entry, block.length)]
+                annotations = [
+                    annotation for entry in block.citations for annotation in _annotations_of(entry, block.length)
+                ]
                 details = {"citations": block.citations}
-                self._emit.text(block.key, annotations=notes or None, details=details, ends=True)
+                self._emit.text(block.key, annotations=annotations or None, details=details, explicit_end=True)
 
 
-def _annotation(citation: dict[str, Any], length: int) -> list[dict[str, Any]]:
+def _annotations_of(citation: dict[str, Any], length: int) -> list[dict[str, Any]]:
     """A citation of the web, in OpenAI's shape: it is about all of its block. Of documents there is only ours."""
     web = dict_of(dict_of(citation, "location"), "web")
     url = text_of(web, "url")

@@ -1,7 +1,7 @@
 """What is read of a `contentBlockDelta`, which is nearly all there is.
 
 Only the three kinds of text are decoded here. Everything else, and whatever does not fit, is read once more as plain
-JSON (`loose_object`): it is rare, and nothing of it may be lost.
+JSON (`decode_lenient_object`): it is rare, and nothing of it may be lost.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from ..fitting import REFUSED
+from ..fitting import DECODE_ERRORS
 
 
-class Thought(msgspec.Struct, gc=False, rename="camel"):
+class ReasoningContent(msgspec.Struct, gc=False, rename="camel"):
     """A piece of `reasoningContent`. The whole block has one level more, which some servers send here, too."""
 
     text: str | None = None
@@ -22,14 +22,14 @@ class Thought(msgspec.Struct, gc=False, rename="camel"):
     reasoning_text: Any = None
 
 
-class Arguments(msgspec.Struct, gc=False):
+class ToolUse(msgspec.Struct, gc=False):
     input: str | None = None
 
 
 class Delta(msgspec.Struct, gc=False, rename="camel"):
     text: str | None = None
-    reasoning_content: Thought | None = None
-    tool_use: Arguments | None = None
+    reasoning_content: ReasoningContent | None = None
+    tool_use: ToolUse | None = None
 
 
 class DeltaEvent(msgspec.Struct, gc=False, rename="camel"):
@@ -44,12 +44,12 @@ def read_delta(payload: bytes) -> DeltaEvent | None:
     """The piece, if it is text of any kind and all of it fits."""
     try:
         event = _decode(payload)
-    except REFUSED:
+    except DECODE_ERRORS:
         return None
     delta = event.delta
-    thought = delta.reasoning_content
-    if thought is not None:
-        return event if thought.reasoning_text is None else None
+    reasoning = delta.reasoning_content
+    if reasoning is not None:
+        return event if reasoning.reasoning_text is None else None
     return event if delta.text is not None or delta.tool_use is not None else None
 
 

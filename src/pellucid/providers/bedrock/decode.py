@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import ErrorInfo
-from ...framing.eventstream import DEFAULT_LIMIT, EventStreamDecoder, EventStreamMessage, HeaderValue
+from ...framing.eventstream import DEFAULT_MAX_PAYLOAD_BYTES, EventStreamDecoder, EventStreamMessage, HeaderValue
 from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
-from ..answer import AnswerDecoder, Body, Frame, Reader
-from ..fitting import dict_of, int_of, loose_json, loose_object
+from ..answer import Body, Frame, StreamDecoder, WireReader
+from ..fitting import decode_lenient_json, decode_lenient_object, dict_of, int_of
 from ..profile import Profile
 from .blocks import Blocks
 from .chunk import dicts_of, index_of, read_delta, text_of
-from .wrong import TRUNCATED, fault_of_body, fault_of_message, gave_up, not_this_wire
+from .wrong import TRUNCATED, error_from_body, error_from_message, unreadable_output_error, wrong_format_error
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",
@@ -37,24 +37,24 @@ FINISH_REASONS: dict[str, FinishReason] = {
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """`inputTokens` leaves out what was read from a cache or written to one; the total of the input does not."""
-    fresh, output = int_of(raw, "inputTokens"), int_of(raw, "outputTokens")
-    read, written = int_of(raw, "cacheReadInputTokens"), int_of(raw, "cacheWriteInputTokens")
-    details = {name: value for name in raw if name not in _STANDARD and (value := int_of(raw, name)) is not None}
+    uncached, output = int_of(raw, "inputTokens"), int_of(raw, "outputTokens")
+    cache_read, cache_written = int_of(raw, "cacheReadInputTokens"), int_of(raw, "cacheWriteInputTokens")
+    details = {name: value for name in raw if name not in _STANDARD_COUNTS and (value := int_of(raw, name)) is not None}
     for entry in dicts_of(raw.get("cacheDetails")):
         count = int_of(entry, "inputTokens")
         if count is not None:
             details[f"cacheDetails.{entry.get('ttl')}"] = count
     return Usage(
-        input_tokens=None if fresh is None else fresh + (read or 0) + (written or 0),
+        input_tokens=None if uncached is None else uncached + (cache_read or 0) + (cache_written or 0),
         output_tokens=output,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_written,
         details=details,
     )
 
 
 # Counts that have a field of their own, the total of them, and second names of the same.
-_STANDARD = frozenset(
+_STANDARD_COUNTS = frozenset(
     {
         "inputTokens",
         "outputTokens",
@@ -68,116 +68,116 @@ _STANDARD = frozenset(
 
 
 BODY, FAULT, UNKNOWN = "", "fault", "unknown"
-"""Frames that are no known event: a whole answer, what went wrong (`MessageFrames.fault`), another event."""
+"""Frames that are no known event: a whole answer, what went wrong (`ConverseFrames.error`), another event."""
 
-_EVENTS = frozenset(
+_EVENT_NAMES = frozenset(
     {"contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata"}
 )
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream") -> AnswerDecoder:
+def decoder(row: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream") -> StreamDecoder:
     """The decoder for one answer. What the answer is shows in its first byte, whatever the header says."""
-    frames = MessageFrames()
-    return AnswerDecoder(_Reader(row, origin, frames), frames)
+    frames = ConverseFrames()
+    return StreamDecoder(ConverseReader(row, origin, frames), frames)
 
 
-class MessageFrames:
+class ConverseFrames:
     """Messages, or a whole body. No message is so long that its first byte could begin a text."""
 
     idle = False
     """Every message has a checksum of its own: none is the last one with another text."""
 
-    def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
+    def __init__(self, limit: int = DEFAULT_MAX_PAYLOAD_BYTES) -> None:
         self._messages = EventStreamDecoder(limit)
         self._body = Body(limit)
-        self._whole: bool | None = None
-        self._any = False
-        self.fault: ErrorInfo | None = None
+        self._is_body: bool | None = None
+        self._has_messages = False
+        self.error: ErrorInfo | None = None
         """What went wrong first."""
         self._headers: Mapping[str, HeaderValue] | None = None
         self._name = UNKNOWN
         """What the headers of the last event called it: thousands share them."""
 
-    def cut(self, data: bytes) -> int:
+    def first_frame_end(self, data: bytes) -> int:
         return -1
 
     def feed(self, data: bytes) -> list[Frame]:
-        if self._whole is None and data:
-            self._whole = data[0] >= 8
-        if self._whole:
+        if self._is_body is None and data:
+            self._is_body = data[0] >= 8
+        if self._is_body:
             self._body.add(data)
             return []
         frames = []
         for message in self._messages.feed(data):
-            self._any = True
-            fault = None if message.headers is self._headers else self._look(message)
-            frames.append(_frame(SSE, (self._name, message.payload)) if fault is None else self._wrong(fault))
-        if self._messages.error is not None and self.fault is None:
-            frames.append(self._wrong(self._messages.error))
+            self._has_messages = True
+            fault = None if message.headers is self._headers else self._read_headers(message)
+            frames.append(_new_frame(SSE, (self._name, message.payload)) if fault is None else self._error_frame(fault))
+        if self._messages.error is not None and self.error is None:
+            frames.append(self._error_frame(self._messages.error))
         return frames
 
     def end(self) -> list[Frame]:
-        if self._whole:
+        if self._is_body:
             return self._body.end()
         # The beginning of a message is of this wire, too.
-        return [self._wrong(TRUNCATED)] if self._messages.rest and not self._any else []
+        return [self._error_frame(TRUNCATED)] if self._messages.has_partial and not self._has_messages else []
 
-    def _look(self, message: EventStreamMessage) -> ErrorInfo | None:
+    def _read_headers(self, message: EventStreamMessage) -> ErrorInfo | None:
         """What a message with other headers than the last says went wrong; if it is an event, its name is noted."""
-        fault = fault_of_message(message)
+        fault = error_from_message(message)
         if fault is None:
             self._headers, name = message.headers, message.headers.get(":event-type")
-            self._name = name if isinstance(name, str) and name in _EVENTS else UNKNOWN
+            self._name = name if isinstance(name, str) and name in _EVENT_NAMES else UNKNOWN
         return fault
 
-    def _wrong(self, fault: ErrorInfo) -> Frame:
-        self.fault = self.fault or fault
+    def _error_frame(self, fault: ErrorInfo) -> Frame:
+        self.error = self.error or fault
         return SSE(FAULT, b"{}")
 
 
-_frame = tuple.__new__
+_new_frame = tuple.__new__
 """`SSE(…)` without the Python function that a named tuple has for its constructor."""
 
 
-class _Reader(Reader):
+class ConverseReader(WireReader):
     """The state of one answer, whichever way it is framed."""
 
     wire = "Converse"
     code = "not_converse"
 
-    def __init__(self, row: Profile, origin: Origin, frames: MessageFrames) -> None:
+    def __init__(self, row: Profile, origin: Origin, frames: ConverseFrames) -> None:
         super().__init__(origin)
         self._frames = frames
         self._blocks = Blocks(self.emit, row)
-        self._counted = False
+        self._has_usage = False
 
-    def frame(self, data: bytes, name: str) -> None:
+    def read_frame(self, data: bytes, name: str) -> None:
         if name == BODY:
-            self._body(data)
-        elif name == FAULT and self._frames.fault is not None:
-            self.fail(self._frames.fault)
+            self._read_body(data)
+        elif name == FAULT and self._frames.error is not None:
+            self.fail(self._frames.error)
         else:
-            self._event(data, name)
+            self._read_event(data, name)
 
-    def refuse(self, data: bytes) -> None:
-        self.fail(not_this_wire(data))
+    def reject(self, data: bytes) -> None:
+        self.fail(wrong_format_error(data))
 
     # --- a stream ------------------------------------------------------------------------------------------------
 
-    def _event(self, payload: bytes, name: str) -> None:
+    def _read_event(self, payload: bytes, name: str) -> None:
         if name == "contentBlockDelta":
             piece = read_delta(payload)
             if piece is not None:
-                self.heard = True
-                self._blocks.delta(piece.content_block_index, piece.delta)
+                self.is_recognized = True
+                self._blocks.add_delta(piece.content_block_index, piece.delta)
                 return
-        value = loose_object(payload)
+        value = decode_lenient_object(payload)
         if value is None:
-            self.refuse(payload)
+            self.reject(payload)
             return
         match name:
             case "contentBlockDelta":
-                self._blocks.piece(index_of(value), dict_of(value, "delta"))
+                self._blocks.add_piece(index_of(value), dict_of(value, "delta"))
             case "contentBlockStart":
                 self._blocks.start(index_of(value), dict_of(value, "start"))
             case "contentBlockStop":
@@ -185,47 +185,47 @@ class _Reader(Reader):
             case "messageStart":
                 self.emit.start()
             case "messageStop":
-                self._stop(value)
+                self._read_stop(value)
             case "metadata":
-                self._metadata(value)
-        self.heard = True
+                self._read_metadata(value)
+        self.is_recognized = True
 
     # --- a body --------------------------------------------------------------------------------------------------
 
-    def _body(self, data: bytes) -> None:
-        value = loose_json(data)
+    def _read_body(self, data: bytes) -> None:
+        value = decode_lenient_json(data)
         if not isinstance(value, dict) or not isinstance(value.get("output"), dict):
-            self.fail(fault_of_body(value) or not_this_wire(data))
+            self.fail(error_from_body(value) or wrong_format_error(data))
             return
-        self.heard = True
+        self.is_recognized = True
         self.emit.start()
         for index, block in enumerate(dicts_of(dict_of(value["output"], "message").get("content"))):
-            self._blocks.whole(index, block)
-        self._stop(value)
-        self._metadata(value)
+            self._blocks.add_whole_block(index, block)
+        self._read_stop(value)
+        self._read_metadata(value)
 
     # --- both ----------------------------------------------------------------------------------------------------
 
-    def _stop(self, value: dict[str, Any]) -> None:
+    def _read_stop(self, value: dict[str, Any]) -> None:
         reason = text_of(value, "stopReason")
         self.finished = True
-        self.done = self._counted
+        self.done = self._has_usage
         self.emit.finish(FINISH_REASONS.get(reason or ""), reason)
-        self._keep(value, "additionalModelResponseFields")
+        self._store_details(value, "additionalModelResponseFields")
 
-    def _metadata(self, value: dict[str, Any]) -> None:
+    def _read_metadata(self, value: dict[str, Any]) -> None:
         usage = value.get("usage")
         if isinstance(usage, dict):
-            self._counted = True
+            self._has_usage = True
             self.done = self.finished
             self.emit.usage = read_usage(usage)
-        self._keep(value, "trace")
+        self._store_details(value, "trace")
         # A prompt router says which model it chose.
-        chosen = text_of(dict_of(dict_of(value, "trace"), "promptRouter"), "invokedModelId")
-        if chosen is not None:
-            self.emit.start(model_name=chosen)
+        invoked_model = text_of(dict_of(dict_of(value, "trace"), "promptRouter"), "invokedModelId")
+        if invoked_model is not None:
+            self.emit.start(model_name=invoked_model)
 
-    def _keep(self, value: dict[str, Any], name: str) -> None:
+    def _store_details(self, value: dict[str, Any], name: str) -> None:
         """What was asked for beside the answer: a guardrail's trace, fields of the model's own."""
         if value.get(name):
             self.emit.provider_details[name] = value[name]
@@ -236,7 +236,7 @@ class _Reader(Reader):
         """Tell what was kept quiet."""
         self._blocks.end()
 
-    def settle(self) -> None:
+    def end_normally(self) -> None:
         if self.emit.finish_reason == "error":
             # A model's own mistake comes without a word of explanation; with one, this is ignored.
-            self.fail(gave_up(self.emit.native_finish_reason))
+            self.fail(unreadable_output_error(self.emit.native_finish_reason))

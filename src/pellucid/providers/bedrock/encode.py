@@ -46,24 +46,24 @@ from ...parts import (
 )
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
-from ..effort import thinking_off
-from ..fitting import REFUSED
-from ..functions import offered
+from ..effort import is_thinking_off
+from ..fitting import DECODE_ERRORS
+from ..functions import offered_tools
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
-from ..tagged import as_tagged
-from .media import Media, redacted_content
-from .thinking import NAMES, ask, claim_thinking, thinks
+from ..tagged import with_markers
+from .media import ContentEncoder, redacted_content
+from .thinking import THINKING_FIELDS, claim_thinking, enables_thinking, thinking_fields
 
-_INFERENCE = {
+_INFERENCE_PATHS = {
     "max_tokens": "inferenceConfig.maxTokens",
     "temperature": "inferenceConfig.temperature",
     "top_p": "inferenceConfig.topP",
     "stop_sequences": "inferenceConfig.stopSequences",
 }
 _MODEL_FIELDS = "additionalModelRequestFields"
-_OWN_MODEL_FIELDS = "bedrock_additional_model_requests_fields"
-_ELSEWHERE = {
+_MODEL_FIELDS_SETTING = "bedrock_additional_model_requests_fields"
+_SHARED_PATHS = {
     "bedrock_inference_profile": "path",
     "bedrock_cache_instructions": "system.cachePoint",
     "bedrock_cache_messages": "messages.cachePoint",
@@ -72,7 +72,7 @@ _ELSEWHERE = {
 """Settings that act where other things stand, too."""
 
 # The provider's own settings that are a field of the body each.
-_OWN = {
+_PROVIDER_PATHS = {
     "bedrock_guardrail_config": "guardrailConfig",
     "bedrock_performance_configuration": "performanceConfig",
     "bedrock_request_metadata": "requestMetadata",
@@ -80,7 +80,7 @@ _OWN = {
     "bedrock_prompt_variables": "promptVariables",
     "bedrock_service_tier": "serviceTier",
 }
-_TIERS = ("default", "flex", "priority", "reserved")
+_SERVICE_TIERS = ("default", "flex", "priority", "reserved")
 
 
 def path(call: ModelCall, row: Profile) -> str:
@@ -92,30 +92,30 @@ def path(call: ModelCall, row: Profile) -> str:
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
     settings: Settings = call.settings
-    conversation = _Conversation(row, target, thinking_off=thinking_off(settings))
-    for message in history.settled(call.messages):
+    conversation = _ConversationEncoder(row, target, thinking_off=is_thinking_off(settings))
+    for message in history.repair_calls(call.messages):
         conversation.add(message)
     conversation.flush()
-    model_fields = _model_fields(settings, row, lost=conversation.lost_reasoning())
+    model_fields = _model_fields(settings, row, reasoning_lost=conversation.is_reasoning_lost())
     body: Body = {"messages": conversation.messages}
     if conversation.system:
         body["system"] = conversation.system + _cache_point(settings.get("bedrock_cache_instructions"))
     if conversation.messages and conversation.messages[-1]["role"] == "user":
         conversation.messages[-1]["content"] += _cache_point(settings.get("bedrock_cache_messages"))
-    beside = _tools(call, row, model_fields, conversation.tools) | _output(call.output)
-    _write_settings(SettingFields(settings, body), row, model_fields, beside)
+    call_fields = _tools(call, row, model_fields, conversation.used_tools) | _output(call.output)
+    _write_settings(SettingFields(settings, body), row, model_fields, call_fields)
     return body
 
 
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
     """The fields of the body that come from settings."""
     fields = SettingFields(settings)
-    for name, path in _ELSEWHERE.items():
+    for name, path in _SHARED_PATHS.items():
         if settings.get(name) or type(settings.get(name)) is bool:
             fields.claim(name, path)
-    model_fields = _model_fields(settings, row, lost=False)
+    model_fields = _model_fields(settings, row, reasoning_lost=False)
     _claim_model_fields(fields, row, model_fields)
-    if thinking_off(settings):
+    if is_thinking_off(settings):
         fields.claim_history(row)
     _write_settings(fields, row, model_fields, {})
     return fields
@@ -124,86 +124,88 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
 # --- settings ------------------------------------------------------------------------------------------------------
 
 
-def _write_settings(fields: SettingFields, row: Profile, model_fields: Body, beside: Body) -> None:
+def _write_settings(fields: SettingFields, row: Profile, model_fields: Body, call_fields: Body) -> None:
     """`beside`: fields that come from elsewhere."""
     settings, body = fields.settings, fields.body
-    dropped, always = _dropped(row, model_fields), _dropped(row, {})
-    for name, path in _INFERENCE.items():
-        if name in settings and name not in dropped:
+    dropped_names, always_dropped = _dropped_settings(row, model_fields), _dropped_settings(row, {})
+    for name, path in _INFERENCE_PATHS.items():
+        if name in settings and name not in dropped_names:
             fields.put(name, path, settings[name])
-        elif name in settings and name not in always:
-            fields.withhold(name, path, by=_dropping(settings, row, name))
-    body |= beside
+        elif name in settings and name not in always_dropped:
+            fields.withhold(name, path, by=_settings_that_drop(settings, row, name))
+    body |= call_fields
     if model_fields:
         body[_MODEL_FIELDS] = model_fields
-    if settings.get("service_tier") in _TIERS and "service_tier" in row.knows:
+    if settings.get("service_tier") in _SERVICE_TIERS and "service_tier" in row.knows:
         fields.put_all({"service_tier": "serviceTier.type"})
     if "metadata" in row.knows:
         fields.put_all({"metadata": "requestMetadata"})
-    fields.put_all(_OWN)
+    fields.put_all(_PROVIDER_PATHS)
     fields.put_extra_body()
 
 
-def _own_fields(settings: Settings) -> Body:
-    own = settings.get(_OWN_MODEL_FIELDS)
-    return own if isinstance(own, dict) else {}
+def _caller_model_fields(settings: Settings) -> Body:
+    fields = settings.get(_MODEL_FIELDS_SETTING)
+    return fields if isinstance(fields, dict) else {}
 
 
-def _model_fields(settings: Settings, row: Profile, *, lost: bool = False) -> Body:
+def _model_fields(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> Body:
     """What goes to the model as it is. The caller's own fields win, and stand for all of the thinking."""
-    own = _own_fields(settings)
-    asked = {} if NAMES & own.keys() else ask(settings, row, lost=lost)
-    if row.betas and thinks(asked):
+    caller_fields = _caller_model_fields(settings)
+    model_fields = (
+        {} if THINKING_FIELDS & caller_fields.keys() else thinking_fields(settings, row, reasoning_lost=reasoning_lost)
+    )
+    if row.betas and enables_thinking(model_fields):
         # Interleaved thinking: models without it refuse the name.
-        asked["anthropic_beta"] = list(row.betas)
-    if "top_k" in settings and "top_k" not in _dropped(row, asked | own):
-        asked["top_k"] = settings["top_k"]
-    return asked | own
+        model_fields["anthropic_beta"] = list(row.betas)
+    if "top_k" in settings and "top_k" not in _dropped_settings(row, model_fields | caller_fields):
+        model_fields["top_k"] = settings["top_k"]
+    return model_fields | caller_fields
 
 
 def _claim_model_fields(fields: SettingFields, row: Profile, model_fields: Body) -> None:
     """Record which settings these fields come from."""
-    settings, own = fields.settings, _own_fields(fields.settings)
-    said = bool(NAMES & own.keys())
-    claim_thinking(fields, row, _MODEL_FIELDS, own=said)
-    if "top_k" in settings and "top_k" not in _dropped(row, {}):
-        if "top_k" in _dropped(row, model_fields):
-            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_dropping(settings, row, "top_k"))
+    settings, caller_fields = fields.settings, _caller_model_fields(fields.settings)
+    sets_thinking = bool(THINKING_FIELDS & caller_fields.keys())
+    claim_thinking(fields, row, _MODEL_FIELDS, is_overridden=sets_thinking)
+    if "top_k" in settings and "top_k" not in _dropped_settings(row, {}):
+        if "top_k" in _dropped_settings(row, model_fields):
+            fields.withhold("top_k", f"{_MODEL_FIELDS}.top_k", by=_settings_that_drop(settings, row, "top_k"))
         else:
             fields.claim("top_k", f"{_MODEL_FIELDS}.top_k")
-    if said:
-        fields.bar(_OWN_MODEL_FIELDS, *(f"{_MODEL_FIELDS}.{name}" for name in NAMES))
-    for name, value in own.items():
-        fields.claim(_OWN_MODEL_FIELDS, f"{_MODEL_FIELDS}.{name}", value)
+    if sets_thinking:
+        fields.bar(_MODEL_FIELDS_SETTING, *(f"{_MODEL_FIELDS}.{name}" for name in THINKING_FIELDS))
+    for name, value in caller_fields.items():
+        fields.claim(_MODEL_FIELDS_SETTING, f"{_MODEL_FIELDS}.{name}", value)
 
 
-def _dropped(row: Profile, model_fields: Body) -> tuple[str, ...]:
+def _dropped_settings(row: Profile, model_fields: Body) -> tuple[str, ...]:
     """The settings that the model does not take beside these fields."""
     nova = model_fields.get("reasoningConfig")
     if isinstance(nova, dict) and nova.get("maxReasoningEffort") == "high":
         # Nova refuses any limit or tuning beside its highest effort.
-        dropped: tuple[str, ...] = ("max_tokens", "temperature", "top_p")
+        names: tuple[str, ...] = ("max_tokens", "temperature", "top_p")
     else:
-        dropped = ()
-    if row.sampling != "free" and (row.sampling != "without_thinking" or thinks(model_fields)):
-        dropped += ("temperature", "top_p", "top_k")
-    return dropped if "top_k" in row.knows else (*dropped, "top_k")
+        names = ()
+    if row.sampling != "free" and (row.sampling != "without_thinking" or enables_thinking(model_fields)):
+        names += ("temperature", "top_p", "top_k")
+    return names if "top_k" in row.knows else (*names, "top_k")
 
 
-def _dropping(settings: Settings, row: Profile, dropped: str) -> list[str]:
+def _settings_that_drop(settings: Settings, row: Profile, setting: str) -> list[str]:
     """The settings of which each alone makes fields beside which the model does not take `dropped`."""
     return [
         name
-        for name in ("thinking", "thinking_budget", _OWN_MODEL_FIELDS)
-        if name in settings and dropped in _dropped(row, _model_fields({name: settings[name]}, row))
+        for name in ("thinking", "thinking_budget", _MODEL_FIELDS_SETTING)
+        if name in settings and setting in _dropped_settings(row, _model_fields({name: settings[name]}, row))
     ]
 
 
-def _cache_point(wanted: Any) -> list[Body]:
+def _cache_point(cache: Any) -> list[Body]:
     """`True`, or how long to keep it (`5m`, `1h`)."""
-    if not wanted:
+    if not cache:
         return []
-    return [{"cachePoint": {"type": "default"} | ({"ttl": wanted} if isinstance(wanted, str) else {})}]
+    return [{"cachePoint": {"type": "default"} | ({"ttl": cache} if isinstance(cache, str) else {})}]
 
 
 def _output(output: OutputFormat) -> Body:
@@ -225,26 +227,26 @@ def _output(output: OutputFormat) -> Body:
 # --- tools ---------------------------------------------------------------------------------------------------------
 
 
-def _tools(call: ModelCall, row: Profile, fields: Body, spoken_of: dict[str, None]) -> Body:
+def _tools(call: ModelCall, row: Profile, fields: Body, used_tools: dict[str, None]) -> Body:
     """The tools; nobody can be told here not to call one, but for not being told of any."""
-    tools = offered(call)
-    if call.tool_choice.mode == "none" and not spoken_of:
+    tools = offered_tools(call)
+    if call.tool_choice.mode == "none" and not used_tools:
         tools = ()
-    specs = [_tool(tool) for tool in tools]
+    specs = [_tool_spec(tool) for tool in tools]
     if not specs:
         # The history holds calls or results: without any definition, that is refused.
-        specs = [_tool(ToolDefinition(name)) for name in spoken_of]
+        specs = [_tool_spec(ToolDefinition(name)) for name in used_tools]
     if not specs:
         return {}
     config: Body = {"tools": specs + _cache_point(call.settings.get("bedrock_cache_tool_definitions"))}
-    free = row.forced_calls == "free" or (row.forced_calls == "without_thinking" and not thinks(fields))
-    if call.tool_choice.mode == "required" and tools and free:
-        one = call.tool_choice.names and len(tools) == 1
-        config["toolChoice"] = {"tool": {"name": tools[0].name}} if one else {"any": {}}
+    can_force = row.forced_calls == "free" or (row.forced_calls == "without_thinking" and not enables_thinking(fields))
+    if call.tool_choice.mode == "required" and tools and can_force:
+        is_single = call.tool_choice.names and len(tools) == 1
+        config["toolChoice"] = {"tool": {"name": tools[0].name}} if is_single else {"any": {}}
     return {"toolConfig": config}
 
 
-def _tool(tool: ToolDefinition) -> Body:
+def _tool_spec(tool: ToolDefinition) -> Body:
     schema = tool.parameters or {"type": "object", "properties": {}}
     spec: Body = {"name": tool.name, "inputSchema": {"json": schema}}
     if tool.description:
@@ -254,38 +256,38 @@ def _tool(tool: ToolDefinition) -> Body:
     return {"toolSpec": spec}
 
 
-_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+_VALID_CALL_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 
-def _call_id(id: str) -> str:
+def _safe_call_id(id: str) -> str:
     """An id that Bedrock accepts: another provider's may have other characters, or more. The same for the same."""
-    return id if _ID.fullmatch(id) else f"call_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
+    return id if _VALID_CALL_ID.fullmatch(id) else f"call_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
 # --- messages ------------------------------------------------------------------------------------------------------
 
 
-class _Conversation:
+class _ConversationEncoder:
     """The messages, as they are added."""
 
     def __init__(self, row: Profile, target: Origin, *, thinking_off: bool) -> None:
         self.system: list[Body] = []
         self.messages: list[Body] = []
-        self.tools: dict[str, None] = {}
+        self.used_tools: dict[str, None] = {}
         """The names of the tools that were spoken of, in order."""
         self._row = row
         self._target = target
         self._thinking_off = thinking_off
-        self._media = Media()
+        self._media = ContentEncoder()
         self._role = ""
         self._content: list[Body] = []
 
     def add(self, message: ModelRequest | ModelResponse) -> None:
         if isinstance(message, ModelResponse):
             parts = history.parts_to_send(message, self._target, self._row, thinking_off=self._thinking_off)
-            self._say("assistant", self._assistant(parts))
+            self._append("assistant", self._assistant_blocks(parts))
         else:
-            self._request(message)
+            self._add_request(message)
 
     def flush(self) -> None:
         """The message under way is whole."""
@@ -295,14 +297,14 @@ class _Conversation:
             self.messages.append({"role": self._role, "content": self._content})
         self._content = []
 
-    def lost_reasoning(self) -> bool:
+    def is_reasoning_lost(self) -> bool:
         """Whether the last answer made calls, which are answered now, and its reasoning is not there to go back."""
         if len(self.messages) < 2 or self.messages[-1]["role"] == "assistant":
             return False
-        said: list[Body] = self.messages[-2]["content"]
-        return "reasoningContent" not in said[0] and any("toolUse" in block for block in said)
+        blocks: list[Body] = self.messages[-2]["content"]
+        return "reasoningContent" not in blocks[0] and any("toolUse" in block for block in blocks)
 
-    def _say(self, role: str, blocks: list[Body]) -> None:
+    def _append(self, role: str, blocks: list[Body]) -> None:
         if blocks and role != self._role:
             while self._role == "assistant" and self._content and "reasoningContent" in self._content[-1]:
                 self._content.pop()  # a thought that led to nothing does not go back: it may not come last
@@ -315,88 +317,90 @@ class _Conversation:
 
     # --- what was said to the model ------------------------------------------------------------------------------
 
-    def _request(self, message: ModelRequest) -> None:
+    def _add_request(self, message: ModelRequest) -> None:
         if message.instructions and message.instructions.strip():
             self.system.append({"text": message.instructions})
         for part in message.parts:
             match part:
                 case SystemPromptPart():
-                    self.system += self._media.blocks([Text(part.content)])
+                    self.system += self._media.encode([Text(part.content)])
                 case UserPromptPart():
                     content = [Text(part.content)] if isinstance(part.content, str) else part.content
-                    self._say("user", self._media.blocks(content))
+                    self._append("user", self._media.encode(content))
                 case ToolReturnPart():
                     failed = part.outcome != "success"
-                    returned = self._returned(part.content)
-                    if failed and not any(block.get("text", "x").strip() for block in returned):
+                    result_blocks = self._result_content(part.content)
+                    if failed and not any(block.get("text", "x").strip() for block in result_blocks):
                         # A failure may not be without words.
-                        returned = [{"text": part.outcome}]
-                    self._result(part.tool_call_id, part.tool_name, returned, failed=failed)
+                        result_blocks = [{"text": part.outcome}]
+                    self._add_tool_result(part.tool_call_id, part.tool_name, result_blocks, failed=failed)
                 case RetryPromptPart() if part.tool_name is not None:
-                    self._result(part.tool_call_id, part.tool_name, [{"text": part.content or "retry"}], failed=True)
+                    self._add_tool_result(
+                        part.tool_call_id, part.tool_name, [{"text": part.content or "retry"}], failed=True
+                    )
                 case RetryPromptPart():
-                    self._say("user", self._media.blocks([Text(part.content)]))
+                    self._append("user", self._media.encode([Text(part.content)]))
 
-    def _returned(self, content: Any) -> list[Body]:
+    def _result_content(self, content: Any) -> list[Body]:
         if isinstance(content, dict):
             return [{"json": content}]
-        if isinstance(content, list) and content and all(isinstance(c, _CONTENT) for c in content):
-            return self._media.blocks(content)
+        if isinstance(content, list) and content and all(isinstance(c, _CONTENT_TYPES) for c in content):
+            return self._media.encode(content)
         return [{"text": content if isinstance(content, str) else "" if content is None else json_text(content)}]
 
-    def _result(self, call_id: str, name: str, content: list[Body], *, failed: bool) -> None:
-        self.tools[name] = None
+    def _add_tool_result(self, call_id: str, name: str, content: list[Body], *, failed: bool) -> None:
+        self.used_tools[name] = None
         result = {
-            "toolUseId": _call_id(call_id),
+            "toolUseId": _safe_call_id(call_id),
             "content": content,
             "status": "error" if failed else "success",
         }
-        self._say("user", [{"toolResult": result}])
+        self._append("user", [{"toolResult": result}])
 
     # --- what the model said -------------------------------------------------------------------------------------
 
-    def _assistant(self, parts: list[ModelResponsePart]) -> list[Body]:
+    def _assistant_blocks(self, parts: list[ModelResponsePart]) -> list[Body]:
         blocks: list[Body] = []
-        tagged = ""
+        tagged_text = ""
         for part in parts:
-            marked = as_tagged(part) if isinstance(part, ThinkingPart) else None
-            if marked is not None:
+            marked_text = with_markers(part) if isinstance(part, ThinkingPart) else None
+            if marked_text is not None:
                 # It came in a text, and goes back in it.
-                tagged += marked
+                tagged_text += marked_text
                 continue
-            if tagged and not isinstance(part, TextPart):
-                blocks += _text(tagged)
-                tagged = ""
+            if tagged_text and not isinstance(part, TextPart):
+                blocks += _text_blocks(tagged_text)
+                tagged_text = ""
             match part:
                 case ThinkingPart():
-                    blocks += self._thought(part)
+                    blocks += self._reasoning_blocks(part)
                 case TextPart():
-                    blocks += _text(tagged + part.content, part)
-                    tagged = ""
+                    blocks += _text_blocks(tagged_text + part.content, part)
+                    tagged_text = ""
                 case RefusalPart():
-                    blocks += _text(part.content)
+                    blocks += _text_blocks(part.content)
                 case ToolCallPart():
-                    self.tools[part.tool_name] = None
-                    blocks.append({"toolUse": _call(part)})
+                    self.used_tools[part.tool_name] = None
+                    blocks.append({"toolUse": _tool_use(part)})
                 case BuiltinToolCallPart() if part.provider_name is not None:
-                    blocks.append({"toolUse": {**_call(part), "type": "server_tool_use"}})
+                    blocks.append({"toolUse": {**_tool_use(part), "type": "server_tool_use"}})
                 case BuiltinToolReturnPart() if part.provider_name is not None:
                     blocks.append({"toolResult": self._builtin_result(part)})
                 case CompactionPart():
-                    blocks += _text(part.content or "")
+                    blocks += _text_blocks(part.content or "")
                 case FilePart() if part.provider_name is not None:
-                    blocks += self._media.blocks([Image(data=part.data, media_type=part.media_type)])
-                case OpaquePart() if _is_block(part):
+                    blocks += self._media.encode([Image(data=part.data, media_type=part.media_type)])
+                case OpaquePart() if _is_whole_block(part):
                     blocks.append(part.native)
-        return blocks + _text(tagged)
+        return blocks + _text_blocks(tagged_text)
 
     def _builtin_result(self, part: BuiltinToolReturnPart) -> Body:
         content = part.content
         if not isinstance(content, list):
-            content = self._returned(content)
+            content = self._result_content(content)
         return {"toolUseId": part.tool_call_id, "content": content, **(part.provider_details or {})}
 
-    def _thought(self, part: ThinkingPart) -> list[Body]:
+    def _reasoning_blocks(self, part: ThinkingPart) -> list[Body]:
         """Reasoning as a block. Where there is no signature, there is no field for one: an empty one is refused."""
         if part.form == "redacted":
             blob = redacted_content(part.signature or "", part.provider_details)
@@ -407,10 +411,10 @@ class _Conversation:
         return [{"reasoningContent": {"reasoningText": {"text": part.content, **signature}}}]
 
 
-_CONTENT = (Text, Image, Audio, Video, File)
+_CONTENT_TYPES = (Text, Image, Audio, Video, File)
 
 
-def _text(text: str, part: TextPart | None = None) -> list[Body]:
+def _text_blocks(text: str, part: TextPart | None = None) -> list[Body]:
     """A text, with what it cites; no block for a blank one."""
     if not text.strip():
         return []
@@ -420,11 +424,15 @@ def _text(text: str, part: TextPart | None = None) -> list[Body]:
     return [{"text": text}]
 
 
-def _call(part: ToolCallPart | BuiltinToolCallPart) -> Body:
-    return {"toolUseId": _call_id(part.tool_call_id), "name": part.tool_name, "input": _arguments(part.args)}
+def _tool_use(part: ToolCallPart | BuiltinToolCallPart) -> Body:
+    return {
+        "toolUseId": _safe_call_id(part.tool_call_id),
+        "name": part.tool_name,
+        "input": _arguments_object(part.args),
+    }
 
 
-def _arguments(args: str | dict[str, Any] | None) -> Body:
+def _arguments_object(args: str | dict[str, Any] | None) -> Body:
     """Arguments as the object that they must be here; what is none is told as the text that it is."""
     if isinstance(args, dict):
         return args
@@ -432,10 +440,10 @@ def _arguments(args: str | dict[str, Any] | None) -> Body:
         return {}
     try:
         return msgspec.json.decode(args, type=dict[str, Any])
-    except REFUSED:
+    except DECODE_ERRORS:
         return {"arguments": args}
 
 
-def _is_block(part: OpaquePart) -> bool:
+def _is_whole_block(part: OpaquePart) -> bool:
     """Whether it can go back: of a block that came in pieces, nobody knows how it is written in one."""
     return isinstance(part.native, dict) and list(part.native) == [part.type]

@@ -67,16 +67,16 @@ _FORMATS: dict[str, dict[str, str]] = {
 }
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*;base64,(?P<data>.*)", re.DOTALL)
-_NOT_IN_A_NAME = re.compile(r"[^0-9A-Za-z \-()\[\]]+")
+_FORBIDDEN_IN_NAME = re.compile(r"[^0-9A-Za-z \-()\[\]]+")
 
 
-class Media:
+class ContentEncoder:
     """The content of one request: documents need names, which may not repeat."""
 
     def __init__(self) -> None:
-        self._names: set[str] = set()
+        self._document_names: set[str] = set()
 
-    def blocks(self, contents: Iterable[UserContent]) -> list[Body]:
+    def encode(self, contents: Iterable[UserContent]) -> list[Body]:
         """Raises `RequestError` for what cannot be sent."""
         return [block for content in contents if (block := self._block(content)) is not None]
 
@@ -86,68 +86,73 @@ class Media:
                 # Blank text is refused.
                 return {"text": content.text} if content.text.strip() else None
             case Image():
-                return {"image": _file("image", content, "image/png")}
+                return {"image": _media_source("image", content, "image/png")}
             case Audio():
-                return {"audio": _file("audio", content, "audio/wav")}
+                return {"audio": _media_source("audio", content, "audio/wav")}
             case Video():
-                return {"video": _file("video", content, "video/mp4")}
+                return {"video": _media_source("video", content, "video/mp4")}
             case File():
-                kind = (content.media_type or _guessed(content) or "").partition("/")[0]
+                kind = (content.media_type or _guess_media_type(content) or "").partition("/")[0]
                 if kind in ("image", "audio", "video"):
-                    return {kind: _file(kind, content, "")}
-                return {"document": {"name": self._name(content.filename), **_file("document", content, "")}}
+                    return {kind: _media_source(kind, content, "")}
+                return {
+                    "document": {
+                        "name": self._document_name(content.filename),
+                        **_media_source("document", content, ""),
+                    }
+                }
 
-    def _name(self, filename: str | None) -> str:
+    def _document_name(self, filename: str | None) -> str:
         """A name that Bedrock accepts: few characters, no two spaces in a row, none twice."""
         stem, dot, _ = (filename or "").rpartition(".")
-        words = _NOT_IN_A_NAME.sub(" ", stem if dot else filename or "").split()
+        words = _FORBIDDEN_IN_NAME.sub(" ", stem if dot else filename or "").split()
         name = base = " ".join(words)[:180] or "Document"
         number = 1
-        while name in self._names:
+        while name in self._document_names:
             number += 1
             name = f"{base} ({number})"
-        self._names.add(name)
+        self._document_names.add(name)
         return name
 
 
-def _file(kind: str, content: Image | Audio | Video | File, usual: str) -> Body:
+def _media_source(kind: str, content: Image | Audio | Video | File, default_media_type: str) -> Body:
     media_type, data, url = content.media_type, content.data, content.url
-    embedded = _DATA_URL.fullmatch(url) if url else None
-    if embedded is not None:
-        media_type, data = embedded["type"] or media_type, embedded["data"]
-    formats, one = _FORMATS[kind], f"{'an' if kind[0] in 'ai' else 'a'} {kind}"
-    media_type = (media_type or _guessed(content) or usual).partition(";")[0].strip().lower()
+    data_url = _DATA_URL.fullmatch(url) if url else None
+    if data_url is not None:
+        media_type, data = data_url["type"] or media_type, data_url["data"]
+    formats, noun = _FORMATS[kind], f"{'an' if kind[0] in 'ai' else 'a'} {kind}"
+    media_type = (media_type or _guess_media_type(content) or default_media_type).partition(";")[0].strip().lower()
     if media_type not in formats:
-        raise _unsupported(f"{one} of type {media_type or 'unknown'!r}; it takes {', '.join(formats)}")
+        raise _unsupported_error(f"{noun} of type {media_type or 'unknown'!r}; it takes {', '.join(formats)}")
     if data:
         return {"format": formats[media_type], "source": {"bytes": data}}
     if url and url.startswith("s3://"):
         return {"format": formats[media_type], "source": {"s3Location": {"uri": url}}}
     if url:
-        raise _unsupported(f"{one} by URL; it takes bytes, or what lies in S3")
-    raise _unsupported(f"{one} without bytes; a file id is known only to the provider that gave it")
+        raise _unsupported_error(f"{noun} by URL; it takes bytes, or what lies in S3")
+    raise _unsupported_error(f"{noun} without bytes; a file id is known only to the provider that gave it")
 
 
-def _guessed(content: Image | Audio | Video | File) -> str | None:
+def _guess_media_type(content: Image | Audio | Video | File) -> str | None:
     """The type that a file's name tells."""
     name = (content.filename if isinstance(content, File) else None) or content.url or ""
-    ending = name.rpartition(".")[2].lower()
-    ending = {"jpg": "jpeg"}.get(ending, ending)
+    extension = name.rpartition(".")[2].lower()
+    extension = {"jpg": "jpeg"}.get(extension, extension)
     return next(
-        (type_ for formats in _FORMATS.values() for type_, known in formats.items() if known == ending),
+        (type_ for formats in _FORMATS.values() for type_, known in formats.items() if known == extension),
         None,
     )
 
 
-def _unsupported(what: str) -> RequestError:
+def _unsupported_error(what: str) -> RequestError:
     return RequestError(f"Bedrock does not take {what}", kind="unsupported", code="unsupported_content")
 
 
-ON_THE_WIRE: dict[str, Any] = {"redacted_content": "base64"}
+BASE64_DETAILS: dict[str, Any] = {"redacted_content": "base64"}
 """Details of a part whose signature is already what goes onto the wire."""
 
 
-def joined(pieces: list[str]) -> bytes | None:
+def join_base64(pieces: list[str]) -> bytes | None:
     """The bytes of all pieces; None if one is not base64."""
     try:
         return b"".join(b64decode(piece, validate=True) for piece in pieces)
@@ -155,15 +160,15 @@ def joined(pieces: list[str]) -> bytes | None:
         return None
 
 
-def signature_of(pieces: list[str]) -> tuple[str, dict[str, Any] | None]:
+def redacted_signature(pieces: list[str]) -> tuple[str, dict[str, Any] | None]:
     """What to keep of a redacted block, as a signature and the part's details."""
-    data = joined(pieces)
+    data = join_base64(pieces)
     if data is None:
-        return "".join(pieces), ON_THE_WIRE
+        return "".join(pieces), BASE64_DETAILS
     try:
         return data.decode(), None
     except UnicodeDecodeError:
-        return b64encode(data).decode(), ON_THE_WIRE
+        return b64encode(data).decode(), BASE64_DETAILS
 
 
 def redacted_content(signature: str, details: dict[str, Any] | None) -> str:

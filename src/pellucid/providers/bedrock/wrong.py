@@ -9,8 +9,8 @@ from typing import Any
 
 from ...errors import ErrorInfo, ErrorKind
 from ...framing.eventstream import EventStreamMessage
-from ..faults import a_word, beginning, fault_of_value, kind_of_status, our_words
-from ..fitting import loose_object
+from ..faults import as_code, describe_error, error_from_value, kind_of_status, quote_start
+from ..fitting import decode_lenient_object
 from .chunk import text_of
 
 # By the name's first letter in lower case: in a stream it is `throttlingException`, elsewhere `ThrottlingException`.
@@ -35,7 +35,7 @@ TRUNCATED = ErrorInfo(
 )
 
 
-def fault_of_message(message: EventStreamMessage) -> ErrorInfo | None:
+def error_from_message(message: EventStreamMessage) -> ErrorInfo | None:
     """What a message that is not an event says went wrong; None if it says nothing of the sort."""
     headers, payload = message
     name = headers.get(":exception-type") or headers.get(":error-code")
@@ -44,56 +44,56 @@ def fault_of_message(message: EventStreamMessage) -> ErrorInfo | None:
         name = event
     if name is None and headers.get(":message-type") not in ("exception", "error"):
         return None
-    said = headers.get(":error-message")
-    body = loose_object(payload)
-    words = payload.decode("utf-8", "replace").strip()[:1000] if body is None else None
-    return fault_of_exception(str(name or "error"), body or {}, str(said) if said else words)
+    error_message = headers.get(":error-message")
+    body = decode_lenient_object(payload)
+    text = payload.decode("utf-8", "replace").strip()[:1000] if body is None else None
+    return error_from_exception(str(name or "error"), body or {}, str(error_message) if error_message else text)
 
 
-def fault_of_exception(name: str, body: dict[str, Any], said: str | None = None) -> ErrorInfo:
+def error_from_exception(name: str, body: dict[str, Any], upstream_message: str | None = None) -> ErrorInfo:
     """An exception by its name, with what its body says: `message`, and of a model's own failure what that was."""
     name = name.rpartition("#")[2]  # `com.amazon.coral.service#UnknownOperationException`
     kind = _KIND_OF_EXCEPTION.get(name[:1].lower() + name[1:], "model_error")
-    said = text_of(body, "message") or text_of(body, "Message") or said
+    upstream_message = text_of(body, "message") or text_of(body, "Message") or upstream_message
     original, status = text_of(body, "originalMessage"), body.get("originalStatusCode")
     if type(status) is int and 400 <= status < 600:
         kind = kind_of_status(status)
     else:
         status = None
-    if original and original != said:
-        said = f"{said}: {original}" if said else original
+    if original and original != upstream_message:
+        upstream_message = f"{upstream_message}: {original}" if upstream_message else original
     return ErrorInfo(
         kind=kind,
-        message=our_words(kind, status),
-        code=a_word(name),
+        message=describe_error(kind, status),
+        code=as_code(name),
         status=status,
         native=body or None,
-        said=said or name or None,
+        upstream_message=upstream_message or name or None,
     )
 
 
-def fault_of_body(value: Any) -> ErrorInfo | None:
+def error_from_body(value: Any) -> ErrorInfo | None:
     """What a whole answer that holds no message says went wrong; None if it says nothing that is understood."""
     if not isinstance(value, dict):
         return None
-    for place in (value, value.get("Output")):
-        if isinstance(place, dict) and isinstance(place.get("__type"), str):
-            return fault_of_exception(place["__type"], place)
-    said = text_of(value, "message") or text_of(value, "Message")
-    if said:
-        return fault_of_value({"message": said})
-    return fault_of_value(value) if value.get("error") else None
+    for error_object in (value, value.get("Output")):
+        if isinstance(error_object, dict) and isinstance(error_object.get("__type"), str):
+            return error_from_exception(error_object["__type"], error_object)
+    upstream_message = text_of(value, "message") or text_of(value, "Message")
+    if upstream_message:
+        return error_from_value({"message": upstream_message})
+    return error_from_value(value) if value.get("error") else None
 
 
-def not_this_wire(data: bytes) -> ErrorInfo:
+def wrong_format_error(data: bytes) -> ErrorInfo:
     return ErrorInfo(
         kind="model_error",
         code="not_converse",
         message="the upstream did not answer in Bedrock's Converse format",
-        said=beginning(data),
+        upstream_message=quote_start(data),
     )
 
 
-def gave_up(reason: str | None) -> ErrorInfo:
+def unreadable_output_error(reason: str | None) -> ErrorInfo:
     message = "the upstream could not read what its own model wrote"
-    return ErrorInfo("model_error", message, code=a_word(reason), said=reason)
+    return ErrorInfo("model_error", message, code=as_code(reason), upstream_message=reason)

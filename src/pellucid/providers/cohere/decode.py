@@ -23,9 +23,9 @@ import msgspec
 from ...emit import Key
 from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
-from ..answer import AnswerDecoder, EventFrames, Reader
-from ..faults import fault_of_value
-from ..fitting import fit, loose_json, struct_reader
+from ..answer import EventFrames, StreamDecoder, WireReader
+from ..faults import error_from_value
+from ..fitting import convert_leniently, decode_lenient_json, lenient_struct_decoder
 from ..frame_template import SkipRule
 from ..profile import Profile
 
@@ -57,7 +57,7 @@ class Event(msgspec.Struct, gc=False):
     error: Any = None
 
 
-read_event = struct_reader(Event)
+read_event = lenient_struct_decoder(Event)
 
 
 FINISH_REASONS: dict[str, FinishReason] = {
@@ -73,254 +73,258 @@ TOOL_PLAN = "tool_plan"
 """The kind of thought that is a plan for tools: `provider_details["subtype"]`."""
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> AnswerDecoder:
+def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
-    return AnswerDecoder(_Reader(origin), EventFrames())
+    return StreamDecoder(CohereReader(origin), EventFrames())
 
 
 class _Call:
-    __slots__ = ("argued", "key")
+    __slots__ = ("has_arguments", "key")
 
     def __init__(self, key: Key) -> None:
         self.key = key
-        self.argued = False
+        self.has_arguments = False
         """Whether arguments have come."""
 
 
-class _Reader(Reader):
+class CohereReader(WireReader):
     wire = "Cohere chat"
     code = "not_cohere"
 
     def __init__(self, origin: Origin) -> None:
         super().__init__(origin)
-        self._text_index: int | None = None
+        self._last_text_index: int | None = None
         """The latest block of text."""
-        self._texts: dict[int | None, list[dict[str, Any]]] = {}
+        self._text_citations: dict[int | None, list[dict[str, Any]]] = {}
         """Blocks of text, and their citations as they came."""
-        self._others: dict[int | None, dict[str, Any]] = {}
+        self._unknown_blocks: dict[int | None, dict[str, Any]] = {}
         """Blocks of types that are not known, as far as they have come."""
-        self._calls: dict[int | None, _Call] = {}
+        self._latest_calls: dict[int | None, _Call] = {}
         """The latest call under each index."""
-        self._called = 0
+        self._call_count = 0
 
     # --- frames ----------------------------------------------------------------------------------------------
 
-    def frame(self, data: bytes, name: str) -> None:
+    def read_frame(self, data: bytes, name: str) -> None:
         event = read_event(data)
         if event is None:
             if name == "error":
-                self.fail(fault_of_value(data.decode("utf-8", "replace")))
+                self.fail(error_from_value(data.decode("utf-8", "replace")))
             elif data.strip():
-                self.refuse(data)
+                self.reject(data)
             return
         kind = event.type or name
-        step = _STEPS.get(kind)
-        if step is not None:
-            self.heard = True
-            step(self, event)
+        handler = _EVENT_HANDLERS.get(kind)
+        if handler is not None:
+            self.is_recognized = True
+            handler(self, event)
         elif isinstance(event.message, dict):
-            self.heard = True
-            self._body(event, event.message)
+            self.is_recognized = True
+            self._read_body(event, event.message)
         elif event.message or event.error or name == "error":
-            self.fail(fault_of_value(loose_json(data)))
-        elif kind and kind not in _SILENT:
-            self.heard = True
-            self._opaque(kind, {"event": loose_json(data)})
+            self.fail(error_from_value(decode_lenient_json(data)))
+        elif kind and kind not in _IGNORED_EVENTS:
+            self.is_recognized = True
+            self._emit_opaque(kind, {"event": decode_lenient_json(data)})
 
     def flush(self) -> None:
-        for index in list(self._others):
-            self._end_other(index)
+        for index in list(self._unknown_blocks):
+            self._end_unknown_block(index)
 
-    def settle(self) -> None:
+    def end_normally(self) -> None:
         if not self.finished:
-            self.emit.finish("tool_call" if self._called else "stop")
+            self.emit.finish("tool_call" if self._call_count else "stop")
 
-    def _message_start(self, event: Event) -> None:
+    def _start_message(self, event: Event) -> None:
         self.emit.start(event.id)
 
-    def _message_end(self, event: Event) -> None:
+    def _end_message(self, event: Event) -> None:
         self.done = True
         self.emit.start(event.id)
         if event.delta is not None:
-            self._over(event.delta)
+            self._read_end(event.delta)
 
-    def _over(self, end: Delta) -> None:
+    def _read_end(self, end: Delta) -> None:
         self.finished = True
         reason = end.finish_reason
         if reason:
             self.emit.finish(FINISH_REASONS.get(reason), reason)
         else:
-            self.emit.finish("tool_call" if self._called else "stop")
+            self.emit.finish("tool_call" if self._call_count else "stop")
         if end.usage:
             self.emit.usage = read_usage(end.usage)
         if end.error:
-            self.fail(fault_of_value({"error": end.error}))
+            self.fail(error_from_value({"error": end.error}))
         elif reason == "TIMEOUT":
             self.fail(ErrorInfo("timeout", "the upstream's model ran out of time", code=reason))
 
     # --- content ---------------------------------------------------------------------------------------------
 
-    def _content(self, event: Event) -> None:
+    def _read_content(self, event: Event) -> None:
         """A start or a delta: both hold content, a start mostly empty one."""
         content = event.delta.message.content if event.delta is not None and event.delta.message is not None else None
         if type(content) is dict:
             logprobs = event.logprobs
-            self._piece(event.index, content, [_logprob(logprobs)] if isinstance(logprobs, dict) else None)
-            if len(content) == 1 and event.index not in self._others:
+            self._add_content(event.index, content, [_logprob(logprobs)] if isinstance(logprobs, dict) else None)
+            if len(content) == 1 and event.index not in self._unknown_blocks:
                 self.skip_rule = SkipRule()
 
-    def _piece(self, index: int | None, content: dict[str, Any], logprobs: list[dict[str, Any]] | None = None) -> None:
-        if index in self._others or content.get("type") not in _KNOWN:
-            whole = self._others.setdefault(index, {})
+    def _add_content(
+        self, index: int | None, content: dict[str, Any], logprobs: list[dict[str, Any]] | None = None
+    ) -> None:
+        if index in self._unknown_blocks or content.get("type") not in _KNOWN_TYPES:
+            block = self._unknown_blocks.setdefault(index, {})
             for name, value in content.items():
-                before = whole.get(name)
-                whole[name] = before + value if isinstance(before, str) and isinstance(value, str) else value
+                previous = block.get(name)
+                block[name] = previous + value if isinstance(previous, str) and isinstance(value, str) else value
             return
         thinking, text = content.get("thinking"), content.get("text")
         if thinking and isinstance(thinking, str):
-            self.emit.thinking(("thinking", index), thinking, ends=True)
+            self.emit.thinking(("thinking", index), thinking, explicit_end=True)
         if text and isinstance(text, str):
-            if index != self._text_index or index not in self._texts:
-                self._text_index = index
-                self._texts.setdefault(index, [])
-            self.emit.text(("text", index), text, logprobs=logprobs, ends=True)
+            if index != self._last_text_index or index not in self._text_citations:
+                self._last_text_index = index
+                self._text_citations.setdefault(index, [])
+            self.emit.text(("text", index), text, logprobs=logprobs, explicit_end=True)
 
-    def _content_end(self, event: Event) -> None:
-        self._end_other(event.index)
+    def _end_content(self, event: Event) -> None:
+        self._end_unknown_block(event.index)
         self.emit.close(("thinking", event.index))
         self.emit.close(("text", event.index))
 
-    def _end_other(self, index: int | None) -> None:
-        other = self._others.pop(index, None)
-        if other is not None:
-            self._opaque(str(other.get("type") or "content"), other)
+    def _end_unknown_block(self, index: int | None) -> None:
+        block = self._unknown_blocks.pop(index, None)
+        if block is not None:
+            self._emit_opaque(str(block.get("type") or "content"), block)
 
-    def _tool_plan(self, event: Event) -> None:
+    def _read_tool_plan(self, event: Event) -> None:
         if event.delta is not None and event.delta.message is not None:
-            self._plan(event.delta.message.tool_plan)
+            self._add_plan(event.delta.message.tool_plan)
 
-    def _plan(self, text: str | None) -> None:
+    def _add_plan(self, text: str | None) -> None:
         if text:
-            said = None if self.emit.is_open(TOOL_PLAN) else {"subtype": TOOL_PLAN}
-            self.emit.thinking(TOOL_PLAN, text, details=said)
+            details = None if self.emit.is_open(TOOL_PLAN) else {"subtype": TOOL_PLAN}
+            self.emit.thinking(TOOL_PLAN, text, details=details)
 
-    def _opaque(self, kind: str, native: Any) -> None:
-        self.emit.whole(OpaquePart(kind, native, provider_name=self.emit.origin.provider))
+    def _emit_opaque(self, kind: str, native: Any) -> None:
+        self.emit.whole_part(OpaquePart(kind, native, provider_name=self.emit.origin.provider))
 
     # --- citations -------------------------------------------------------------------------------------------
 
-    def _citation(self, event: Event) -> None:
+    def _read_citations(self, event: Event) -> None:
         if event.delta is not None and event.delta.message is not None:
-            for citation in _entries(event.delta.message.citations):
-                self._cite(citation)
+            for citation in _object_list(event.delta.message.citations):
+                self._add_citation(citation)
 
-    def _cite(self, citation: dict[str, Any]) -> None:
+    def _add_citation(self, citation: dict[str, Any]) -> None:
         index = citation.get("content_index")
-        index = index if isinstance(index, int) else self._text_index
-        about_text = (citation.get("type") or "TEXT_CONTENT") == "TEXT_CONTENT"
-        if about_text and self.emit.is_open(("text", index)):
+        index = index if isinstance(index, int) else self._last_text_index
+        is_about_text = (citation.get("type") or "TEXT_CONTENT") == "TEXT_CONTENT"
+        if is_about_text and self.emit.is_open(("text", index)):
             # Details are replaced as a whole: all that came for this block, each time.
-            cited = self._texts[index] = [*self._texts.get(index, []), citation]
-            self.emit.text(("text", index), annotations=[_annotation(citation)], details={"citations": cited})
+            citations = self._text_citations[index] = [*self._text_citations.get(index, []), citation]
+            self.emit.text(("text", index), annotations=[_annotation(citation)], details={"citations": citations})
         else:
             self.emit.provider_details.setdefault("citations", []).append(citation)
 
     # --- calls -----------------------------------------------------------------------------------------------
 
-    def _call_start(self, event: Event) -> None:
-        for call in _calls(event):
-            self._call(event.index, call)
+    def _start_calls(self, event: Event) -> None:
+        for call in _tool_calls(event):
+            self._start_call(event.index, call)
 
-    def _call(self, index: int | None, call: dict[str, Any]) -> None:
-        self._called += 1
-        self._calls[index] = opened = _Call(("call", self._called))
+    def _start_call(self, index: int | None, call: dict[str, Any]) -> None:
+        self._call_count += 1
+        self._latest_calls[index] = call_state = _Call(("call", self._call_count))
         name, id = _function(call).get("name"), call.get("id")
         self.emit.tool_call(
-            opened.key,
+            call_state.key,
             name=name if isinstance(name, str) else "",
             call_id=id if isinstance(id, str) else None,
-            ends=True,
+            explicit_end=True,
         )
-        self._arguments(index, call)
+        self._add_arguments(index, call)
 
-    def _call_delta(self, event: Event) -> None:
-        for call in _calls(event):
-            self._arguments(event.index, call)
+    def _add_call_delta(self, event: Event) -> None:
+        for call in _tool_calls(event):
+            self._add_arguments(event.index, call)
 
-    def _arguments(self, index: int | None, call: dict[str, Any]) -> None:
-        args, opened = _function(call).get("arguments"), self._calls.get(index)
+    def _add_arguments(self, index: int | None, call: dict[str, Any]) -> None:
+        args, call_state = _function(call).get("arguments"), self._latest_calls.get(index)
         # A function without parameters is called with nothing, or with `null`: `{}` when the call ends.
         if not isinstance(args, str | dict) or args == "":
             return
-        if opened is None:
+        if call_state is None:
             self.emit.tool_call(("call", None, index), args)
-        elif opened.argued or args != "null":
-            opened.argued = True
-            self.emit.tool_call(opened.key, args)
+        elif call_state.has_arguments or args != "null":
+            call_state.has_arguments = True
+            self.emit.tool_call(call_state.key, args)
 
-    def _call_end(self, event: Event) -> None:
-        opened = self._calls.get(event.index)
-        if opened is not None:
-            if not opened.argued:
-                self.emit.tool_call(opened.key, "{}")
-            self.emit.close(opened.key)
+    def _end_call(self, event: Event) -> None:
+        call_state = self._latest_calls.get(event.index)
+        if call_state is not None:
+            if not call_state.has_arguments:
+                self.emit.tool_call(call_state.key, "{}")
+            self.emit.close(call_state.key)
 
     # --- a whole response ------------------------------------------------------------------------------------
 
-    def _body(self, event: Event, raw: dict[str, Any]) -> None:
+    def _read_body(self, event: Event, raw: dict[str, Any]) -> None:
         """The plan, the blocks with their citations, the calls: as a stream would have brought them."""
-        message = fit(raw, Message)
+        message = convert_leniently(raw, Message)
         self.emit.start(event.id)
-        self._plan(message.tool_plan)
+        self._add_plan(message.tool_plan)
         blocks = message.content if isinstance(message.content, list) else [message.content]
-        citations = _entries(message.citations)
+        citations = _object_list(message.citations)
         for index, block in enumerate(blocks):
             content = {"type": "text", "text": block} if isinstance(block, str) else block
             if isinstance(content, dict):
-                unsaid = not self._texts
-                self._piece(index, content)
-                here = (index, None) if unsaid and self._texts else (index,)
-                for citation in [citation for citation in citations if citation.get("content_index") in here]:
+                is_first_text = not self._text_citations
+                self._add_content(index, content)
+                content_indexes = (index, None) if is_first_text and self._text_citations else (index,)
+                for citation in [
+                    citation for citation in citations if citation.get("content_index") in content_indexes
+                ]:
                     citations.remove(citation)
-                    self._cite(citation)
-                self._content_end(Event(index=index))
+                    self._add_citation(citation)
+                self._end_content(Event(index=index))
         for citation in citations:
-            self._cite(citation)
-        for index, call in enumerate(_entries(message.tool_calls)):
-            self._call(index, call)
-            self._call_end(Event(index=index))
+            self._add_citation(citation)
+        for index, call in enumerate(_object_list(message.tool_calls)):
+            self._start_call(index, call)
+            self._end_call(Event(index=index))
         if event.logprobs:
             self.emit.provider_details["logprobs"] = event.logprobs
-        self._over(Delta(finish_reason=event.finish_reason, usage=event.usage, error=event.error))
+        self._read_end(Delta(finish_reason=event.finish_reason, usage=event.usage, error=event.error))
 
 
-_STEPS: dict[str, Callable[[_Reader, Event], None]] = {
-    "content-delta": _Reader._content,
-    "content-start": _Reader._content,
-    "content-end": _Reader._content_end,
-    "tool-plan-delta": _Reader._tool_plan,
-    "tool-call-start": _Reader._call_start,
-    "tool-call-delta": _Reader._call_delta,
-    "tool-call-end": _Reader._call_end,
-    "citation-start": _Reader._citation,
-    "message-start": _Reader._message_start,
-    "message-end": _Reader._message_end,
+_EVENT_HANDLERS: dict[str, Callable[[CohereReader, Event], None]] = {
+    "content-delta": CohereReader._read_content,
+    "content-start": CohereReader._read_content,
+    "content-end": CohereReader._end_content,
+    "tool-plan-delta": CohereReader._read_tool_plan,
+    "tool-call-start": CohereReader._start_calls,
+    "tool-call-delta": CohereReader._add_call_delta,
+    "tool-call-end": CohereReader._end_call,
+    "citation-start": CohereReader._read_citations,
+    "message-start": CohereReader._start_message,
+    "message-end": CohereReader._end_message,
 }
-_SILENT = ("citation-end", "debug")
+_IGNORED_EVENTS = ("citation-end", "debug")
 """Events that say nothing about the answer."""
 
-_KNOWN = (None, "text", "thinking")
+_KNOWN_TYPES = (None, "text", "thinking")
 """Types of content that are read; a delta has none."""
 
 
-def _entries(value: Any) -> list[dict[str, Any]]:
+def _object_list(value: Any) -> list[dict[str, Any]]:
     """One object, or a list of them."""
     return [entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, dict)]
 
 
-def _calls(event: Event) -> list[dict[str, Any]]:
+def _tool_calls(event: Event) -> list[dict[str, Any]]:
     message = event.delta.message if event.delta is not None else None
-    return _entries(message.tool_calls) if message is not None else []
+    return _object_list(message.tool_calls) if message is not None else []
 
 
 def _function(call: dict[str, Any]) -> dict[str, Any]:
@@ -330,13 +334,13 @@ def _function(call: dict[str, Any]) -> dict[str, Any]:
 
 def _annotation(citation: dict[str, Any]) -> dict[str, Any]:
     """A citation in OpenAI's shape: of a page, where a source has an address; else of what the sources are."""
-    sources = _entries(citation.get("sources"))
+    sources = _object_list(citation.get("sources"))
     documents = [document for source in sources if isinstance(document := source.get("document"), dict)]
     page = next((document for document in documents if isinstance(document.get("url"), str)), None)
-    where = {"start_index": citation.get("start"), "end_index": citation.get("end"), "text": citation.get("text")}
+    location = {"start_index": citation.get("start"), "end_index": citation.get("end"), "text": citation.get("text")}
     if page is not None:
-        return {"type": "url_citation", **where, "url": page["url"], "title": page.get("title")}
-    return {"type": "citation", **where, "sources": sources}
+        return {"type": "url_citation", **location, "url": page["url"], "title": page.get("title")}
+    return {"type": "citation", **location, "sources": sources}
 
 
 def _logprob(item: dict[str, Any]) -> dict[str, Any]:
@@ -351,19 +355,19 @@ def _logprob(item: dict[str, Any]) -> dict[str, Any]:
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """What the model read and wrote. What is billed is less, and no count of it: it stands in the details."""
-    tokens, billed = raw.get("tokens"), raw.get("billed_units")
+    tokens, billed_units = raw.get("tokens"), raw.get("billed_units")
     tokens = tokens if isinstance(tokens, dict) else {}
-    billed = billed if isinstance(billed, dict) else {}
-    counted = {f"billed_{name}": _count(value) for name, value in billed.items()}
+    billed_units = billed_units if isinstance(billed_units, dict) else {}
+    billed_counts = {f"billed_{name}": _integer_count(value) for name, value in billed_units.items()}
     return Usage(
-        input_tokens=_count(tokens.get("input_tokens")),
-        output_tokens=_count(tokens.get("output_tokens")),
-        cache_read_tokens=_count(raw.get("cached_tokens")),
-        details={name: value for name, value in counted.items() if value is not None},
+        input_tokens=_integer_count(tokens.get("input_tokens")),
+        output_tokens=_integer_count(tokens.get("output_tokens")),
+        cache_read_tokens=_integer_count(raw.get("cached_tokens")),
+        details={name: value for name, value in billed_counts.items() if value is not None},
     )
 
 
-def _count(value: Any) -> int | None:
+def _integer_count(value: Any) -> int | None:
     """Counts are integers, which Cohere types as floats."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
         return None

@@ -11,10 +11,10 @@ from ...parts import (
     UserContent,
 )
 from ...settings import ModelCall, OutputFormat
-from ..chat_request import Answer, ChatMessages, ChatRequest, user_message
-from ..effort import thinking_off
-from ..functions import as_function, offered
-from ..media import unsupported, url_of
+from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, user_message
+from ..effort import is_thinking_off
+from ..functions import function_tool, offered_tools
+from ..media import unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
 from .decode import TOOL_PLAN
@@ -36,32 +36,32 @@ _PATHS = {
 def _write_thinking(fields: SettingFields, row: Profile) -> None:
     """Unasked, a model that can think does. Cohere knows no levels: they are budgets of tokens."""
     settings = fields.settings
-    budgeted = "thinking_budget" in settings
-    if row.thinking == "none" or not ("thinking" in settings or budgeted):
+    has_budget = "thinking_budget" in settings
+    if row.thinking == "none" or not ("thinking" in settings or has_budget):
         return
-    fields.thinking_at("thinking")
-    if thinking_off(settings):
+    fields.set_thinking_paths("thinking")
+    if is_thinking_off(settings):
         fields.put("thinking", "thinking", {"type": "disabled"})
-        if budgeted:
+        if has_budget:
             fields.withhold("thinking_budget", "thinking", by=["thinking"])
         return
-    asked: Body = {"type": row.thinking_on}
+    thinking: Body = {"type": row.thinking_on}
     budget = settings.get("thinking_budget", row.budgets.get(str(settings.get("thinking"))))
     if budget is not None and row.budget_field:
-        asked[row.budget_field] = budget
-    if "thinking" in settings and budgeted:
+        thinking[row.budget_field] = budget
+    if "thinking" in settings and has_budget:
         fields.withhold("thinking", "thinking", by=["thinking_budget"])
         if row.budgets.get(str(settings["thinking"])) == budget:
-            fields.add_silencers("thinking_budget", ["thinking"])
-    fields.put("thinking_budget" if budgeted else "thinking", "thinking", asked)
+            fields.add_suppressors("thinking_budget", ["thinking"])
+    fields.put("thinking_budget" if has_budget else "thinking", "thinking", thinking)
 
 
 def _tools(call: ModelCall) -> Body:
     """There is no naming of one function: only the named ones are offered."""
-    tools, mode = offered(call), call.tool_choice.mode
+    tools, mode = offered_tools(call), call.tool_choice.mode
     if not tools:
         return {}
-    body: Body = {"tools": [as_function(tool) for tool in tools]}
+    body: Body = {"tools": [function_tool(tool) for tool in tools]}
     if all(tool.strict for tool in tools):
         body["strict_tools"] = True
     return body if mode == "auto" else body | {"tool_choice": "NONE" if mode == "none" else "REQUIRED"}
@@ -84,14 +84,14 @@ def _content(content: UserContent) -> Body:
         case Image() if content.url or content.data:
             return {"type": "image_url", "image_url": {"url": url_of(content, "image/png"), **_detail(content)}}
         case _:
-            raise unsupported(content, "to Cohere, which takes text and images")
+            raise unsupported_content(content, "to Cohere, which takes text and images")
 
 
 def _detail(image: Image) -> Body:
     return {"detail": image.detail} if image.detail in ("auto", "low", "high") else {}
 
 
-def _answer(answer: Answer) -> Body:
+def _answer(answer: AssistantMessage) -> Body:
     """Content, plan and calls, each where there is any."""
     plans: list[str] = []
     citations: list[Body] = []

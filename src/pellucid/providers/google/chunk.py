@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ...parts import Usage, json_text
-from ..fitting import REFUSED, fit, loose_object
+from ..fitting import DECODE_ERRORS, convert_leniently, decode_lenient_object
 
 Object = dict[str, Any]
 
@@ -71,25 +71,25 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 def read_chunk(data: bytes) -> Chunk | None:
     """The chunk, or None when `data` is not a JSON object at all."""
-    if _SNAKE(data) is None:
+    if _has_snake_case_name(data) is None:
         try:
             return _decode(data)
-        except REFUSED:
+        except DECODE_ERRORS:
             pass
-    value = loose_object(data, listed=True)
+    value = decode_lenient_object(data, allow_list=True)
     try:
-        return fit(camel(value), Chunk) if value is not None else None
+        return convert_leniently(to_camel_case(value), Chunk) if value is not None else None
     except RecursionError:
         return None
 
 
-def native_part(data: bytes, candidate: int, position: int) -> Object:
+def native_part(data: bytes, candidate_index: int, part_index: int) -> Object:
     """A part exactly as it came, for what has no place in `Part`.
 
     `candidate` and `position` count what was read: entries that are no objects are left out there and here.
     """
-    native = _objects(loose_object(data, listed=True), "candidates")[candidate]
-    return _objects(native["content"], "parts")[position]
+    native = _objects(decode_lenient_object(data, allow_list=True), "candidates")[candidate_index]
+    return _objects(native["content"], "parts")[part_index]
 
 
 def _objects(value: Any, name: str) -> list[Object]:
@@ -99,32 +99,35 @@ def _objects(value: Any, name: str) -> list[Object]:
 
 # --- both cases --------------------------------------------------------------------------------------------------
 
-_UNTOUCHED = ("args", "response", "functionResponse", "function_response")
+_VERBATIM_FIELDS = ("args", "response", "functionResponse", "function_response")
 """What is the tools' own, not Google's."""
 
 
-def camel(value: Any) -> Any:
+def to_camel_case(value: Any) -> Any:
     """`value` with the names of its fields in camelCase, all the way down."""
     if isinstance(value, list):
-        return [camel(entry) for entry in value]
+        return [to_camel_case(entry) for entry in value]
     if isinstance(value, dict):
-        return {_camel(name): entry if name in _UNTOUCHED else camel(entry) for name, entry in value.items()}
+        return {
+            _camel_case_name(name): entry if name in _VERBATIM_FIELDS else to_camel_case(entry)
+            for name, entry in value.items()
+        }
     return value
 
 
-def _camel(name: str) -> str:
+def _camel_case_name(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest) if first and rest else name
 
 
-def snake(name: str) -> str:
+def to_snake_case(name: str) -> str:
     """`promptTokenCount` as `prompt_token_count`."""
     return _CAPITAL.sub(r"_\1", name).lower()
 
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
-_SNAKE = re.compile(rb'_[a-z_]+"\s*:').search
+_has_snake_case_name = re.compile(rb'_[a-z_]+"\s*:').search
 """Whether a name in snake_case stands in the bytes. It may be one of a function's arguments: that costs time alone."""
 
 
@@ -133,36 +136,36 @@ _TOTALS = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
 
 def read_usage(raw: dict[str, Any]) -> Usage:
     """`usageMetadata`. `details` keeps what else was counted: `thoughts_tokens`, by modality `text_prompt_tokens` …"""
-    prompt, answer, thoughts = (_count(raw.get(name)) for name in (*_TOTALS[:2], "thoughtsTokenCount"))
-    of_tools = _count(raw.get("toolUsePromptTokenCount"))
+    prompt, answer, thoughts = (_int_or_none(raw.get(name)) for name in (*_TOTALS[:2], "thoughtsTokenCount"))
+    tool_prompt = _int_or_none(raw.get("toolUsePromptTokenCount"))
     details: dict[str, int] = {}
     for name, value in raw.items():
         if isinstance(value, list) and name.endswith("TokensDetails"):
-            about = snake(name.removesuffix("TokensDetails"))
-            details |= {f"{modality}_{about}_tokens": count for modality, count in _modalities(value).items()}
-        elif name.endswith("TokenCount") and name not in _TOTALS and _count(value):
-            details[f"{snake(name.removesuffix('TokenCount'))}_tokens"] = value
+            subject = to_snake_case(name.removesuffix("TokensDetails"))
+            details |= {f"{modality}_{subject}_tokens": count for modality, count in _modality_counts(value).items()}
+        elif name.endswith("TokenCount") and name not in _TOTALS and _int_or_none(value):
+            details[f"{to_snake_case(name.removesuffix('TokenCount'))}_tokens"] = value
     return Usage(
-        input_tokens=_sum(prompt, of_tools),
+        input_tokens=_sum(prompt, tool_prompt),
         output_tokens=_sum(answer, thoughts),
         output_reasoning_tokens=thoughts,
-        cache_read_tokens=_count(raw.get("cachedContentTokenCount")),
+        cache_read_tokens=_int_or_none(raw.get("cachedContentTokenCount")),
         input_audio_tokens=details.get("audio_prompt_tokens"),
         output_audio_tokens=details.get("audio_candidates_tokens"),
         details=details,
     )
 
 
-def _modalities(entries: list[Any]) -> dict[str, int]:
+def _modality_counts(entries: list[Any]) -> dict[str, int]:
     """Counts by modality (`text`, `image`, `audio` …)."""
     counts: dict[str, int] = {}
     for entry in entries:
-        if isinstance(entry, dict) and isinstance(entry.get("modality"), str) and _count(entry.get("tokenCount")):
+        if isinstance(entry, dict) and isinstance(entry.get("modality"), str) and _int_or_none(entry.get("tokenCount")):
             counts[entry["modality"].lower()] = entry["tokenCount"]
     return counts
 
 
-def _count(value: Any) -> int | None:
+def _int_or_none(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -171,9 +174,9 @@ def _sum(*counts: int | None) -> int | None:
     return sum(known) if known else None
 
 
-_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\["([^"]*)"\]""")
+_PATH_STEP = re.compile(r"""\.([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]|\["([^"]*)"\]""")
 
-_VALUES = ("stringValue", "numberValue", "boolValue")
+_VALUE_FIELDS = ("stringValue", "numberValue", "boolValue")
 
 
 class PartialCall:
@@ -184,45 +187,47 @@ class PartialCall:
         self.id: str | None = call["id"] if isinstance(call.get("id"), str) else None
         self.signature = signature
         self.args: dict[str, Any] = dict(call["args"]) if isinstance(call.get("args"), dict) else {}
-        self._continues: str | None = None
-        self.over = False
-        self.add(call)
+        self._open_path: str | None = None
+        self.is_complete = False
+        self.add_fragment(call)
 
-    def add(self, fragment: dict[str, Any]) -> None:
+    def add_fragment(self, fragment: dict[str, Any]) -> None:
         pieces = fragment.get("partialArgs")
         for piece in pieces if isinstance(pieces, list) else []:
             if isinstance(piece, dict) and isinstance(piece.get("jsonPath"), str):
-                self._set(piece)
-        self.over = not fragment.get("willContinue")
+                self._set_value(piece)
+        self.is_complete = not fragment.get("willContinue")
 
-    def broken_off(self) -> str:
+    def truncated_args(self) -> str:
         """The arguments so far, as the beginning of a JSON text: what was cut off is not to look whole."""
         return json_text(self.args)[:-1]
 
-    def _set(self, piece: dict[str, Any]) -> None:
+    def _set_value(self, piece: dict[str, Any]) -> None:
         path = piece["jsonPath"]
-        value = next((piece[name] for name in _VALUES if name in piece), None)
+        value = next((piece[name] for name in _VALUE_FIELDS if name in piece), None)
         steps: list[str | int] = [
-            int(number[:9]) if number else name or quoted or doubly
-            for name, number, quoted, doubly in _STEP.findall(path)
+            int(number[:9]) if number else name or single_quoted or double_quoted
+            for name, number, single_quoted, double_quoted in _PATH_STEP.findall(path)
         ]
         if steps:
-            _put(self.args, steps, value, self._continues == path)
-        self._continues = path if piece.get("willContinue") else None
+            _set_at_path(self.args, steps, value, self._open_path == path)
+        self._open_path = path if piece.get("willContinue") else None
 
 
-def _put(where: Any, steps: list[str | int], value: Any, append: bool) -> None:
+def _set_at_path(container: Any, steps: list[str | int], value: Any, append: bool) -> None:
     """Set `value` at the end of the path, making objects and lists on the way. Lists grow by one at a time."""
     for step, following in zip(steps, [*steps[1:], None], strict=True):
-        if isinstance(where, list) and isinstance(step, int):
-            if step >= len(where):
-                where.append(None)
-                step = len(where) - 1
-        elif not isinstance(where, dict) or not isinstance(step, str):
+        if isinstance(container, list) and isinstance(step, int):
+            if step >= len(container):
+                container.append(None)
+                step = len(container) - 1
+        elif not isinstance(container, dict) or not isinstance(step, str):
             return  # a path that contradicts an earlier one
-        old = where.get(step) if isinstance(where, dict) else where[step]
+        previous = container.get(step) if isinstance(container, dict) else container[step]
         if following is None:
-            where[step] = old + value if append and isinstance(old, str) and isinstance(value, str) else value
-        elif not isinstance(old, dict | list):
-            where[step] = [] if isinstance(following, int) else {}
-        where = where[step]
+            container[step] = (
+                previous + value if append and isinstance(previous, str) and isinstance(value, str) else value
+            )
+        elif not isinstance(previous, dict | list):
+            container[step] = [] if isinstance(following, int) else {}
+        container = container[step]

@@ -48,135 +48,142 @@ from .. import history
 from ..functions import arguments_object
 from ..profile import Profile
 from .decode import TOOL_NAMES, UNNAMED_TOOL
-from .grounding import FROM_METADATA
+from .grounding import METADATA_ID_PREFIX
 
 Body = dict[str, Any]
 
 _TOOL_TYPES = {ours: theirs for theirs, ours in TOOL_NAMES.items()}
-_MEDIA_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4", "file": "application/octet-stream"}
+_DEFAULT_MEDIA_TYPES = {
+    "image": "image/png",
+    "audio": "audio/wav",
+    "video": "video/mp4",
+    "file": "application/octet-stream",
+}
 """What data is taken for that does not say what it is."""
 
 
-def system_instruction(call: ModelCall) -> list[str]:
+def system_texts(call: ModelCall) -> list[str]:
     """The instructions, wherever they stand: this wire has one place for them. Repeated ones are said once."""
-    said: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for message in call.messages:
         if isinstance(message, ModelRequest):
             if message.instructions:
-                said[message.instructions] = None
-            said |= {part.content: None for part in message.parts if isinstance(part, SystemPromptPart)}
-    return list(said)
+                texts[message.instructions] = None
+            texts |= {part.content: None for part in message.parts if isinstance(part, SystemPromptPart)}
+    return list(texts)
 
 
-def contents(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
+def encode_contents(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     """The messages. There is always one, and the first is the user's: Google refuses anything else."""
-    messages = history.settled(call.messages)
-    writer = _Writer(row, target, _last_words(messages))
-    for at, message in enumerate(messages):
+    messages = history.repair_calls(call.messages)
+    encoder = _ContentsEncoder(row, target, _last_user_index(messages))
+    for index, message in enumerate(messages):
         if isinstance(message, ModelResponse):
-            writer.response(at, message)
+            encoder.add_response(index, message)
         else:
-            writer.request(message)
-    written = writer.contents
-    if not written or written[0]["role"] == "model":
-        written.insert(0, {"role": "user", "parts": [{"text": ""}]})
-    return written
+            encoder.add_request(message)
+    result = encoder.contents
+    if not result or result[0]["role"] == "model":
+        result.insert(0, {"role": "user", "parts": [{"text": ""}]})
+    return result
 
 
-def _last_words(messages: list[ModelMessage]) -> int:
+def _last_user_index(messages: list[ModelMessage]) -> int:
     """The place of the last message in which the user says something: there the current turn begins."""
-    spoken = (
+    indexes = (
         at
         for at, message in enumerate(messages)
-        if isinstance(message, ModelRequest) and any(map(_is_spoken, message.parts))
+        if isinstance(message, ModelRequest) and any(map(_is_user_input, message.parts))
     )
-    return max(spoken, default=-1)
+    return max(indexes, default=-1)
 
 
-def _is_spoken(part: ModelRequestPart) -> bool:
+def _is_user_input(part: ModelRequestPart) -> bool:
     return isinstance(part, UserPromptPart) or (isinstance(part, RetryPromptPart) and part.tool_name is None)
 
 
-class _Writer:
+class _ContentsEncoder:
     """The contents so far."""
 
-    def __init__(self, row: Profile, target: Origin, turn: int) -> None:
+    def __init__(self, row: Profile, target: Origin, turn_start: int) -> None:
         self.contents: list[Body] = []
         self._row = row
         self._target = target
-        self._turn = turn
-        self._calls: dict[str, tuple[int, ToolCallPart]] = {}
+        self._turn_start = turn_start
+        self._calls_by_id: dict[str, tuple[int, ToolCallPart]] = {}
         """The calls of the last step, by our ids, with their places."""
 
     # --- the model -------------------------------------------------------------------------------------------
 
-    def response(self, at: int, response: ModelResponse) -> None:
+    def add_response(self, index: int, response: ModelResponse) -> None:
         parts = history.parts_to_send(response, self._target, self._row)
         calls = [part for part in parts if isinstance(part, ToolCallPart)]
-        stand_in = history.stand_in(self._row, calls=bool(calls)) if at > self._turn else None
-        self._calls |= {part.tool_call_id: (place, part) for place, part in enumerate(calls)}
-        sent: list[Body] = []
+        placeholder = history.placeholder_reasoning(self._row, calls=bool(calls)) if index > self._turn_start else None
+        self._calls_by_id |= {part.tool_call_id: (place, part) for place, part in enumerate(calls)}
+        sent_parts: list[Body] = []
         for part in parts:
             body = _model_part(part)
             if body is None:
                 continue
             signature = signature_of(part)
             if isinstance(part, ToolCallPart):
-                signature = signature or stand_in
-                stand_in = None  # only the first of parallel calls has one
+                signature = signature or placeholder
+                placeholder = None  # only the first of parallel calls has one
             if signature and not isinstance(part, OpaquePart):
                 body["thoughtSignature"] = signature
-            sent.append(body)
-        if sent:
-            self.contents.append({"role": "model", "parts": sent})
+            sent_parts.append(body)
+        if sent_parts:
+            self.contents.append({"role": "model", "parts": sent_parts})
 
     # --- the user --------------------------------------------------------------------------------------------
 
-    def request(self, request: ModelRequest) -> None:
-        returned: list[tuple[int, Body]] = []
-        said: list[Body] = []
+    def add_request(self, request: ModelRequest) -> None:
+        results: list[tuple[int, Body]] = []
+        user_parts: list[Body] = []
         for part in request.parts:
             match part:
                 case ToolReturnPart() | RetryPromptPart(tool_name=str()):
-                    returned.append(self._returned(part))
+                    results.append(self._function_response(part))
                 case UserPromptPart():
-                    said += [{"text": part.content}] if isinstance(part.content, str) else map(_content, part.content)
+                    user_parts += (
+                        [{"text": part.content}] if isinstance(part.content, str) else map(_content_part, part.content)
+                    )
                 case RetryPromptPart():
-                    said.append({"text": part.content})
+                    user_parts.append({"text": part.content})
                 case SystemPromptPart():
                     pass
-        if returned:
-            self._append_returns([body for _, body in sorted(returned, key=lambda entry: entry[0])])
-        if said:
-            self.contents.append({"role": "user", "parts": said})
+        if results:
+            self._append_results([body for _, body in sorted(results, key=lambda entry: entry[0])])
+        if user_parts:
+            self.contents.append({"role": "user", "parts": user_parts})
 
-    def _append_returns(self, returns: list[Body]) -> None:
+    def _append_results(self, results: list[Body]) -> None:
         """All that one step's calls returned is one content, also if the messages come one by one."""
         last = self.contents[-1] if self.contents else None
         if last is not None and last["role"] == "user" and all("functionResponse" in part for part in last["parts"]):
-            last["parts"] += returns
+            last["parts"] += results
         else:
-            self.contents.append({"role": "user", "parts": returns})
+            self.contents.append({"role": "user", "parts": results})
 
-    def _returned(self, part: ToolReturnPart | RetryPromptPart) -> tuple[int, Body]:
-        place, call = self._calls.get(part.tool_call_id, (len(self._calls), None))
+    def _function_response(self, part: ToolReturnPart | RetryPromptPart) -> tuple[int, Body]:
+        position, call = self._calls_by_id.get(part.tool_call_id, (len(self._calls_by_id), None))
         name = call.tool_name if call is not None else part.tool_name
-        body: Body = {"name": name or ""} | _id(part)
+        body: Body = {"name": name or ""} | _id_field(part)
         if isinstance(part, RetryPromptPart):
-            return place, {"functionResponse": body | {"response": {"error": part.content}}}
-        content, media = _result(part.content)
+            return position, {"functionResponse": body | {"response": {"error": part.content}}}
+        content, media = _function_result(part.content)
         if part.outcome != "success":
             content = {"error": content}
         elif not isinstance(content, dict):
             content = {"output": content}
         body |= {"response": content} | ({"parts": media} if media else {})
-        return place, {"functionResponse": body}
+        return position, {"functionResponse": body}
 
 
 def signature_of(part: ModelResponsePart) -> str | None:
     """The signature that came with this part; where it has no field of its own, it is among the details."""
-    own: str | None = getattr(part, "signature", None)
-    return own or (getattr(part, "provider_details", None) or {}).get("thought_signature")
+    signature: str | None = getattr(part, "signature", None)
+    return signature or (getattr(part, "provider_details", None) or {}).get("thought_signature")
 
 
 # --- parts of the model ------------------------------------------------------------------------------------------
@@ -193,28 +200,28 @@ def _model_part(part: ModelResponsePart) -> Body | None:
             return {"text": part.content}
         case ToolCallPart():
             call: Body = {"name": part.tool_name, "args": arguments_object(part)}
-            return {"functionCall": call | _id(part)}
+            return {"functionCall": call | _id_field(part)}
         case FilePart() if not part.thought:
             return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-        case BuiltinToolCallPart() | BuiltinToolReturnPart() if _was_a_part(part):
-            return _own_tool(part)
+        case BuiltinToolCallPart() | BuiltinToolReturnPart() if _came_as_part(part):
+            return _builtin_tool_part(part)
         case OpaquePart() if part.type != "thought_signature" and isinstance(part.native, dict):
             return dict(part.native)
     return None
 
 
-def _id(part: ToolCallPart | ToolReturnPart | RetryPromptPart) -> Body:
+def _id_field(part: ToolCallPart | ToolReturnPart | RetryPromptPart) -> Body:
     """The call's id: Google's own where it gave one, else ours, which it takes as well."""
     return {"id": part.tool_call_id} if part.tool_call_id else {}
 
 
-def _was_a_part(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> bool:
+def _came_as_part(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> bool:
     """Whether it came as a part, from Google, and may go back. (What another made has lost its maker's name.)"""
-    told_apart = part.provider_name is not None and not part.tool_call_id.startswith(FROM_METADATA)
-    return told_apart and part.tool_name != UNNAMED_TOOL
+    is_native_part = part.provider_name is not None and not part.tool_call_id.startswith(METADATA_ID_PREFIX)
+    return is_native_part and part.tool_name != UNNAMED_TOOL
 
 
-def _own_tool(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> Body:
+def _builtin_tool_part(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> Body:
     if part.tool_name == "code_execution":
         if isinstance(part, BuiltinToolCallPart):
             return {"executableCode": part.args}
@@ -230,14 +237,14 @@ def _own_tool(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> Body:
 # --- what the user and the functions bring -----------------------------------------------------------------------
 
 
-def _result(content: Any) -> tuple[Any, list[Body]]:
+def _function_result(content: Any) -> tuple[Any, list[Body]]:
     """What a function returned, as JSON, and apart from it the media that this wire does not put into JSON."""
     entries = content if isinstance(content, list) else [content]
     if not any(isinstance(entry, UserContent) for entry in entries):
         return msgspec.to_builtins(content), []
     texts = [entry.text if isinstance(entry, Text) else entry for entry in entries if not _is_media(entry)]
     texts = [msgspec.to_builtins(text) for text in texts]
-    media = [_content(entry) for entry in entries if _is_media(entry)]
+    media = [_content_part(entry) for entry in entries if _is_media(entry)]
     return texts[0] if len(texts) == 1 else texts, media
 
 
@@ -245,11 +252,11 @@ def _is_media(entry: Any) -> bool:
     return isinstance(entry, Image | Audio | Video | File)
 
 
-def _content(content: UserContent) -> Body:
+def _content_part(content: UserContent) -> Body:
     if isinstance(content, Text):
         return {"text": content.text}
     if content.data:
-        return _inline(content.media_type or _MEDIA_TYPES[content.kind], content.data)
+        return _inline_data(content.media_type or _DEFAULT_MEDIA_TYPES[content.kind], content.data)
     url = content.url or getattr(content, "file_id", None)
     if not url:
         raise RequestError(
@@ -266,9 +273,9 @@ def _content(content: UserContent) -> Body:
                 kind="unsupported",
                 code="unsupported_content",
             )
-        return _inline(media_type or content.media_type or _MEDIA_TYPES[content.kind], data)
+        return _inline_data(media_type or content.media_type or _DEFAULT_MEDIA_TYPES[content.kind], data)
     return {"fileData": {"fileUri": url} | ({"mimeType": content.media_type} if content.media_type else {})}
 
 
-def _inline(media_type: str, data: str) -> Body:
+def _inline_data(media_type: str, data: str) -> Body:
     return {"inlineData": {"mimeType": media_type, "data": data}}

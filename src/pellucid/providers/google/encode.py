@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 from ...parts import Origin
 from ...settings import ModelCall, OutputFormat
-from ..functions import offered
+from ..functions import offered_tools
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
-from .contents import contents, system_instruction
+from .contents import encode_contents, system_texts
 from .thinking import write_thinking
 
 # Settings and what they are called there; of two for one name, the later wins.
-_GENERATION = {
+_GENERATION_PATHS = {
     setting: f"generationConfig.{name}"
     for setting, name in {
         "max_tokens": "maxOutputTokens",
@@ -37,19 +37,19 @@ _GENERATION = {
         "google_video_resolution": "mediaResolution",
     }.items()
 }
-_TOP = {
+_TOP_LEVEL_PATHS = {
     "google_safety_settings": "safetySettings",
     "google_cached_content": "cachedContent",
     "google_labels": "labels",
     "google_model_armor_config": "modelArmorConfig",
 }
-_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
+_CALLING_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    body: Body = {"contents": contents(call, row, target)}
-    system = system_instruction(call)
+    body: Body = {"contents": encode_contents(call, row, target)}
+    system = system_texts(call)
     if system:
         body["systemInstruction"] = {"parts": [{"text": text} for text in system]}
     body |= _tools(call)
@@ -60,7 +60,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
     """The fields of the body that come from settings."""
     fields = SettingFields(settings)
-    for header in _cloud_tier(settings, row):
+    for header in _cloud_tier_headers(settings, row):
         fields.claim("google_cloud_service_tier", HEADER + header)
     _write_settings(fields, row, {})
     return fields
@@ -69,13 +69,13 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
 def _write_settings(fields: SettingFields, row: Profile, output: Body) -> None:
     """`output`: what the generation is told of the form of the answer."""
     settings, body = fields.settings, fields.body
-    fields.put_all(_GENERATION)
+    fields.put_all(_GENERATION_PATHS)
     if output:
         body["generationConfig"] = body.get("generationConfig", {}) | output
     write_thinking(fields, row)
-    fields.put_all(_TOP)
-    if "service_tier" in settings and settings["service_tier"] in _TIERS:
-        fields.put("service_tier", "serviceTier", _TIERS[settings["service_tier"]])
+    fields.put_all(_TOP_LEVEL_PATHS)
+    if "service_tier" in settings and settings["service_tier"] in _SERVICE_TIERS:
+        fields.put("service_tier", "serviceTier", _SERVICE_TIERS[settings["service_tier"]])
     fields.put_all({"google_service_tier": "serviceTier"})
     if body.get("serviceTier", "") is None:
         del body["serviceTier"]
@@ -83,7 +83,7 @@ def _write_settings(fields: SettingFields, row: Profile, output: Body) -> None:
     fields.put_extra_body(merge=True)
 
 
-_TIERS = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
+_SERVICE_TIERS = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
 """Tiers that Google has; others (`auto`, …) are its own choice."""
 
 
@@ -91,20 +91,20 @@ def _tools(call: ModelCall) -> Body:
     """The functions, and whether to call one. Only a forced choice can be narrowed; else fewer are offered."""
     if not call.tools:
         return {}
-    narrowed = offered(call)
+    allowed_tools = offered_tools(call)
     choice = call.tool_choice
-    forced = choice.mode == "required" and choice.names
+    is_narrowed = choice.mode == "required" and choice.names
     declarations: list[Body] = []
-    for tool in call.tools if forced else narrowed:
+    for tool in call.tools if is_narrowed else allowed_tools:
         declaration: Body = {"name": tool.name, "description": tool.description or ""}
         if tool.parameters:
             declaration["parametersJsonSchema"] = tool.parameters
         declarations.append(declaration)
     body: Body = {"tools": [{"functionDeclarations": declarations}]}
     if choice.mode != "auto":
-        config: Body = {"mode": _MODES[choice.mode]}
-        if forced:
-            config["allowedFunctionNames"] = [tool.name for tool in narrowed]
+        config: Body = {"mode": _CALLING_MODES[choice.mode]}
+        if is_narrowed:
+            config["allowedFunctionNames"] = [tool.name for tool in allowed_tools]
         body["toolConfig"] = {"functionCallingConfig": config}
     return body
 
@@ -112,10 +112,10 @@ def _tools(call: ModelCall) -> Body:
 def _output(output: OutputFormat) -> Body:
     if output.kind == "text":
         return {}
-    asked: Body = {"responseMimeType": "application/json"}
+    format_fields: Body = {"responseMimeType": "application/json"}
     if output.kind == "json_schema" and output.schema:
-        asked["responseJsonSchema"] = output.schema
-    return asked
+        format_fields["responseJsonSchema"] = output.schema
+    return format_fields
 
 
 # --- where a request goes, and who it says we are ------------------------------------------------------------------
@@ -126,19 +126,19 @@ def path(call: ModelCall, row: Profile) -> str:
     return row.path_of(quote(call.model.removeprefix("models/"), safe=""), stream=call.stream)
 
 
-_REQUEST, _SHARED = "X-Vertex-AI-LLM-Request-Type", "X-Vertex-AI-LLM-Shared-Request-Type"
+_REQUEST_TYPE_HEADER, _SHARED_TYPE_HEADER = "X-Vertex-AI-LLM-Request-Type", "X-Vertex-AI-LLM-Shared-Request-Type"
 _CLOUD_TIERS = {
-    "pt_only": {_REQUEST: "dedicated"},
-    "on_demand": {_REQUEST: "shared"},
-    "pt_then_flex": {_SHARED: "flex"},
-    "pt_then_priority": {_SHARED: "priority"},
-    "flex_only": {_REQUEST: "shared", _SHARED: "flex"},
-    "priority_only": {_REQUEST: "shared", _SHARED: "priority"},
+    "pt_only": {_REQUEST_TYPE_HEADER: "dedicated"},
+    "on_demand": {_REQUEST_TYPE_HEADER: "shared"},
+    "pt_then_flex": {_SHARED_TYPE_HEADER: "flex"},
+    "pt_then_priority": {_SHARED_TYPE_HEADER: "priority"},
+    "flex_only": {_REQUEST_TYPE_HEADER: "shared", _SHARED_TYPE_HEADER: "flex"},
+    "priority_only": {_REQUEST_TYPE_HEADER: "shared", _SHARED_TYPE_HEADER: "priority"},
 }
 """Vertex's tiers; `pt_then_on_demand` is what it does untold."""
 
 
-def _cloud_tier(settings: Settings, row: Profile) -> dict[str, str]:
+def _cloud_tier_headers(settings: Settings, row: Profile) -> dict[str, str]:
     """The headers that name Vertex's tier."""
     tier = settings.get("google_cloud_service_tier")
     return _CLOUD_TIERS.get(tier, {}) if tier is not None and row.auth == "bearer" else {}
@@ -146,5 +146,5 @@ def _cloud_tier(settings: Settings, row: Profile) -> dict[str, str]:
 
 def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
     """The credentials: the Gemini API has a header of its own, Vertex takes an access token; and Vertex's tier."""
-    found = _cloud_tier(call.settings, row) if call is not None else {}
-    return found | row.credentials(api_key)
+    tier_headers = _cloud_tier_headers(call.settings, row) if call is not None else {}
+    return tier_headers | row.credentials(api_key)

@@ -11,40 +11,42 @@ from typing import Any
 
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
 
-FROM_METADATA = "metadata:"
+METADATA_ID_PREFIX = "metadata:"
 """How the ids of calls begin that never were parts, and so must not go back as such."""
 
-Searches = list[BuiltinToolCallPart | BuiltinToolReturnPart]
+ToolParts = list[BuiltinToolCallPart | BuiltinToolReturnPart]
 
 
-def searches(metadata: dict[str, Any], provider: str) -> Searches:
+def search_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
     """The retrieval and the search that `groundingMetadata` tells of."""
     chunks = _objects(metadata.get("groundingChunks"))
     contexts = [chunk["retrievedContext"] for chunk in chunks if isinstance(chunk.get("retrievedContext"), dict)]
     pages = [_page(chunk["web"]) for chunk in chunks if isinstance(chunk.get("web"), dict)]
-    found: Searches = []
+    parts: ToolParts = []
     if contexts:
-        found += _pair("file_search", {}, contexts, provider)
+        parts += _call_and_return("file_search", {}, contexts, provider)
     if metadata.get("webSearchQueries"):
-        found += _pair("web_search", {"queries": metadata["webSearchQueries"]}, pages if chunks else None, provider)
-    return found
+        parts += _call_and_return(
+            "web_search", {"queries": metadata["webSearchQueries"]}, pages if chunks else None, provider
+        )
+    return parts
 
 
-def fetches(metadata: dict[str, Any], provider: str) -> Searches:
+def fetch_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
     """The pages that `urlContextMetadata` tells of."""
     pages = _objects(metadata.get("urlMetadata"))
     if not pages:
         return []
     urls = [page["retrievedUrl"] for page in pages if page.get("retrievedUrl")]
-    told = [
+    results = [
         {"retrieved_url": page.get("retrievedUrl"), "url_retrieval_status": page.get("urlRetrievalStatus")}
         for page in pages
     ]
-    return _pair("web_fetch", {"urls": urls} if urls else None, told, provider)
+    return _call_and_return("web_fetch", {"urls": urls} if urls else None, results, provider)
 
 
-def _pair(tool: str, args: dict[str, Any] | None, content: Any, provider: str) -> Searches:
-    call_id = FROM_METADATA + tool
+def _call_and_return(tool: str, args: dict[str, Any] | None, content: Any, provider: str) -> ToolParts:
+    call_id = METADATA_ID_PREFIX + tool
     return [
         BuiltinToolCallPart(tool, args, call_id, provider_name=provider),
         BuiltinToolReturnPart(tool, content, call_id, provider_name=provider),
@@ -55,43 +57,47 @@ def _page(web: dict[str, Any]) -> dict[str, Any]:
     return {name: web.get(name) for name in ("domain", "title", "uri")}
 
 
-def citations(metadata: dict[str, Any], text: str, before: int) -> list[dict[str, Any]]:
+def citations(metadata: dict[str, Any], text: str, bytes_before: int) -> list[dict[str, Any]]:
     """The citations of `text`, before which the answer has `before` bytes, in OpenAI's shape."""
     sources = [_source(chunk) for chunk in _objects(metadata.get("groundingChunks"))]
-    found: list[dict[str, Any]] = []
-    encoded = text.encode("utf-8", "surrogatepass")
+    annotations: list[dict[str, Any]] = []
+    text_bytes = text.encode("utf-8", "surrogatepass")
     for support in _objects(metadata.get("groundingSupports")):
-        segment, numbers = support.get("segment"), support.get("groundingChunkIndices")
-        span = _span(segment, text, encoded, before) if isinstance(segment, dict) else None
-        if span is None or not isinstance(numbers, list):
+        segment, chunk_indexes = support.get("segment"), support.get("groundingChunkIndices")
+        span = _span(segment, text, text_bytes, bytes_before) if isinstance(segment, dict) else None
+        if span is None or not isinstance(chunk_indexes, list):
             continue
-        cited = [sources[number] for number in numbers if isinstance(number, int) and 0 <= number < len(sources)]
-        found += [{"type": "url_citation", "start_index": span[0], "end_index": span[1], **s} for s in cited if s]
-    return found
+        cited_sources = [
+            sources[number] for number in chunk_indexes if isinstance(number, int) and 0 <= number < len(sources)
+        ]
+        annotations += [
+            {"type": "url_citation", "start_index": span[0], "end_index": span[1], **s} for s in cited_sources if s
+        ]
+    return annotations
 
 
 def _source(chunk: dict[str, Any]) -> dict[str, Any]:
     """Where a chunk is from: a page, or a place on a map; nothing if it has no address."""
-    about: dict[str, Any] = next((chunk[name] for name in ("web", "maps") if isinstance(chunk.get(name), dict)), {})
-    return {"url": about["uri"], "title": about.get("title") or ""} if about.get("uri") else {}
+    source: dict[str, Any] = next((chunk[name] for name in ("web", "maps") if isinstance(chunk.get(name), dict)), {})
+    return {"url": source["uri"], "title": source.get("title") or ""} if source.get("uri") else {}
 
 
-def _span(segment: dict[str, Any], text: str, encoded: bytes, before: int) -> tuple[int, int] | None:
+def _span(segment: dict[str, Any], text: str, text_bytes: bytes, bytes_before: int) -> tuple[int, int] | None:
     """Where the segment is, in characters."""
-    said = segment.get("text")
-    if not isinstance(said, str) or not said:
+    segment_text = segment.get("text")
+    if not isinstance(segment_text, str) or not segment_text:
         return None
-    wanted = said.encode("utf-8", "surrogatepass")
-    told = segment.get("startIndex")
-    for offset in (0, before):
-        start = (told if isinstance(told, int) else 0) - offset
-        if start >= 0 and encoded.startswith(wanted, start):
-            first = len(encoded[:start].decode("utf-8", "replace"))
-            return first, first + len(said)
-    first = text.find(said)
-    if first < 0 or text.find(said, first + 1) >= 0:
+    segment_bytes = segment_text.encode("utf-8", "surrogatepass")
+    start_index = segment.get("startIndex")
+    for offset in (0, bytes_before):
+        start = (start_index if isinstance(start_index, int) else 0) - offset
+        if start >= 0 and text_bytes.startswith(segment_bytes, start):
+            first = len(text_bytes[:start].decode("utf-8", "replace"))
+            return first, first + len(segment_text)
+    first = text.find(segment_text)
+    if first < 0 or text.find(segment_text, first + 1) >= 0:
         return None
-    return first, first + len(said)
+    return first, first + len(segment_text)
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from ...emit import Emitter, is_json
-from ..fitting import struct_reader
+from ...emit import Emitter, is_complete_json
+from ..fitting import lenient_struct_decoder
 from ..functions import arguments_text
 
 
@@ -63,34 +63,34 @@ class Chunk(msgspec.Struct, gc=False):
     detail: Any = None
 
 
-read_chunk = struct_reader(Chunk)
+read_chunk = lenient_struct_decoder(Chunk)
 
 
 class _Call:
-    __slots__ = ("id", "key", "named", "pieces")
+    __slots__ = ("has_name", "id", "key", "pieces")
 
     def __init__(self, key: tuple[str, int], id: str | None) -> None:
         self.key = key
         self.id = id
-        self.named = False
+        self.has_name = False
         self.pieces: list[str] = []
         """The arguments so far."""
 
 
-class Calls:
+class ToolCallReader:
     """Reads fragments into an emitter. Calls are told apart by index and id; either may be missing."""
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit
-        self._known: list[_Call] = []
-        self._latest: dict[int, _Call] = {}
+        self._calls: list[_Call] = []
+        self._latest_by_index: dict[int, _Call] = {}
 
     @property
-    def any(self) -> bool:
+    def has_calls(self) -> bool:
         """Whether the model called a function."""
-        return bool(self._known)
+        return bool(self._calls)
 
-    def read(self, fragment: ToolCall) -> None:
+    def add_fragment(self, fragment: ToolCall) -> None:
         function = fragment.function
         if function is None:
             return
@@ -99,27 +99,27 @@ class Calls:
         id = fragment.id if fragment.id != "null" else None
         call = self._call_of(fragment.index or 0, id or None, name)
         text = arguments_text(args)
-        if call.named:
+        if call.has_name:
             self._emit.tool_call(call.key, text)
         elif name is not None:
             # Nothing can open before the function has a name: what came earlier is told now.
-            call.named = True
-            whole = args if isinstance(args, dict) and not call.pieces else "".join(call.pieces) + text
-            self._emit.tool_call(call.key, whole, name=name, call_id=call.id)
+            call.has_name = True
+            arguments = args if isinstance(args, dict) and not call.pieces else "".join(call.pieces) + text
+            self._emit.tool_call(call.key, arguments, name=name, call_id=call.id)
         call.pieces.append(text)
 
     def flush(self) -> None:
         """Open what never got a name."""
-        for call in self._known:
-            if not call.named and any(call.pieces):
-                call.named = True
+        for call in self._calls:
+            if not call.has_name and any(call.pieces):
+                call.has_name = True
                 self._emit.tool_call(call.key, "".join(call.pieces), name="", call_id=call.id)
 
     def _call_of(self, index: int, id: str | None, name: str | None) -> _Call:
-        call = self._latest.get(index)
+        call = self._latest_by_index.get(index)
         if call is None or _begins_another(call, id, name):
-            call = self._latest[index] = _Call(("call", len(self._known)), id)
-            self._known.append(call)
+            call = self._latest_by_index[index] = _Call(("call", len(self._calls)), id)
+            self._calls.append(call)
         elif call.id is None:
             call.id = id
         return call
@@ -127,8 +127,8 @@ class Calls:
 
 def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
     """Only what has a name begins a call: if it has another id, or the call is whole already."""
-    if name is None or not call.named:
+    if name is None or not call.has_name:
         return False
     if id is not None and call.id is not None:
         return id != call.id
-    return is_json("".join(call.pieces))
+    return is_complete_json("".join(call.pieces))

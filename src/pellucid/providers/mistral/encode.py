@@ -23,13 +23,13 @@ from ...parts import (
     UserContent,
 )
 from ...settings import ModelCall, OutputFormat, nearest_effort
-from ..chat_request import Answer, ChatMessages, ChatRequest, tool_call, user_message
-from ..effort import levels_at, thinking_off
-from ..functions import as_function, offered
-from ..media import unsupported, url_of
+from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
+from ..effort import effort_paths, is_thinking_off
+from ..functions import function_tool, offered_tools
+from ..media import unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
-from ..tagged import as_tagged
+from ..tagged import with_markers
 
 _PATHS = {
     "max_tokens": "max_tokens",
@@ -54,7 +54,7 @@ _PATHS = {
 
 
 def _write_effort(fields: SettingFields, row: Profile) -> None:
-    fields.thinking_at(*levels_at(row, "reasoning_effort"))
+    fields.set_thinking_paths(*effort_paths(row, "reasoning_effort"))
     level = fields.settings.get("thinking")
     if level is None:
         return
@@ -67,27 +67,27 @@ def _write_effort(fields: SettingFields, row: Profile) -> None:
 
 def _write_mode(fields: SettingFields, row: Profile) -> None:
     """The magistral models always think; the mode says whether they are told how to, by Mistral's own prompt."""
-    fields.thinking_at("prompt_mode")
+    fields.set_thinking_paths("prompt_mode")
     if "thinking" in fields.settings:
-        fields.put("thinking", "prompt_mode", None if thinking_off(fields.settings) else row.thinking_on)
+        fields.put("thinking", "prompt_mode", None if is_thinking_off(fields.settings) else row.thinking_on)
 
 
-_THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
+_THINKING_WRITERS: dict[str, Callable[[SettingFields, Profile], None]] = {
     "effort": _write_effort,
     "thinking_type": _write_mode,
     "none": lambda fields, row: None,
 }
-THINKING = frozenset(_THINKING)
+THINKING = frozenset(_THINKING_WRITERS)
 
 
 # --- tools and output --------------------------------------------------------------------------------------------
 
 
 def _tools(call: ModelCall) -> Body:
-    tools, choice = offered(call), call.tool_choice
+    tools, choice = offered_tools(call), call.tool_choice
     if not tools:
         return {}
-    body: Body = {"tools": [as_function(tool, strict=tool.strict) for tool in tools]}
+    body: Body = {"tools": [function_tool(tool, strict=tool.strict) for tool in tools]}
     if choice.mode == "required" and len(tools) == 1 and choice.names:
         return body | {"tool_choice": {"type": "function", "function": {"name": tools[0].name}}}
     return body | ({} if choice.mode == "auto" else {"tool_choice": "none" if choice.mode == "none" else "any"})
@@ -105,27 +105,27 @@ def _output(output: OutputFormat) -> Body:
 
 # --- messages ----------------------------------------------------------------------------------------------------
 
-_BRIDGE = {"role": "assistant", "content": "OK"}
+_BRIDGE_MESSAGE = {"role": "assistant", "content": "OK"}
 """Between what a tool returned and what the user says next; it may not be empty."""
 
 
 def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
     messages = _MESSAGES.write(call, row, target)
-    bridged = messages[:1]
+    result = messages[:1]
     for before, after in pairwise(messages):
         if before["role"] == "tool" and after["role"] == "user":
-            bridged.append(_BRIDGE)
-        bridged.append(after)
-    if bridged and bridged[-1]["role"] == "assistant":
-        bridged[-1] = bridged[-1] | {"prefix": True}
-    return bridged
+            result.append(_BRIDGE_MESSAGE)
+        result.append(after)
+    if result and result[-1]["role"] == "assistant":
+        result[-1] = result[-1] | {"prefix": True}
+    return result
 
 
 def _tool_result(call_id: str, name: str, content: str) -> Body:
-    return {"role": "tool", "tool_call_id": nine(call_id), "name": name, "content": content}
+    return {"role": "tool", "tool_call_id": safe_call_id(call_id), "name": name, "content": content}
 
 
-def _content(content: UserContent) -> Body:
+def _content_chunk(content: UserContent) -> Body:
     match content:
         case Text():
             return {"type": "text", "text": content.text}
@@ -138,44 +138,44 @@ def _content(content: UserContent) -> Body:
             return {"type": "file", "file_id": content.file_id}
         case File() if content.url or content.data:
             url = url_of(content, "application/pdf")
-            named = {"document_name": content.filename} if content.filename else {}
-            return {"type": "document_url", "document_url": url} | named
+            name_field = {"document_name": content.filename} if content.filename else {}
+            return {"type": "document_url", "document_url": url} | name_field
         case _:
-            raise unsupported(content, "to Mistral")
+            raise unsupported_content(content, "to Mistral")
 
 
 def _tool_call(part: ToolCallPart) -> Body:
-    return tool_call(part) | {"id": nine(part.tool_call_id)}
+    return tool_call(part) | {"id": safe_call_id(part.tool_call_id)}
 
 
-def _answer(answer: Answer) -> Body:
-    chunks = answer.chunks(_thinking, lambda part: _with_inserted(part.content, _details(part)))
+def _answer(answer: AssistantMessage) -> Body:
+    chunks = answer.chunks(_thinking_chunks, lambda part: _chunks_with_inserted(part.content, _details(part)))
     if not (chunks or answer.calls):
         return {}
-    return {"content": _plain(chunks)} | ({"tool_calls": answer.calls} if answer.calls else {})
+    return {"content": _simplify_content(chunks)} | ({"tool_calls": answer.calls} if answer.calls else {})
 
 
-def _thinking(part: ThinkingPart) -> list[Body]:
-    tagged = as_tagged(part)
-    return [_thought(part)] if tagged is None else [_text(tagged)]
+def _thinking_chunks(part: ThinkingPart) -> list[Body]:
+    tagged = with_markers(part)
+    return [_thinking_chunk(part)] if tagged is None else [_text_chunk(tagged)]
 
 
-def _plain(chunks: list[Body]) -> str | list[Body]:
+def _simplify_content(chunks: list[Body]) -> str | list[Body]:
     """Nothing but text is a text. Thought stays structured: in a text it would be read as answer."""
     if all(chunk["type"] == "text" for chunk in chunks):
         return "".join(chunk["text"] for chunk in chunks)
     return chunks
 
 
-def _thought(part: ThinkingPart) -> Body:
+def _thinking_chunk(part: ThinkingPart) -> Body:
     details = _details(part)
-    chunk: Body = {"type": "thinking", "thinking": _with_inserted(part.content, details)}
+    chunk: Body = {"type": "thinking", "thinking": _chunks_with_inserted(part.content, details)}
     if part.signature is not None:
         chunk["signature"] = part.signature
     return chunk | ({"closed": True} if details.get("closed") is True else {})
 
 
-def _text(text: str) -> Body:
+def _text_chunk(text: str) -> Body:
     return {"type": "text", "text": text}
 
 
@@ -183,32 +183,38 @@ def _details(part: object) -> dict[str, Any]:
     return getattr(part, "provider_details", None) or {}
 
 
-def _with_inserted(text: str, details: dict[str, Any]) -> list[Body]:
+def _chunks_with_inserted(text: str, details: dict[str, Any]) -> list[Body]:
     """The text as chunks, with the chunks that stood inside it in their places."""
     chunks: list[Body] = []
-    done = 0
+    position = 0
     for entry in details.get("inserted", ()):
-        at = entry["at"]
-        chunks += [_text(text[done:at])] if at > done else []
+        offset = entry["at"]
+        chunks += [_text_chunk(text[position:offset])] if offset > position else []
         chunks.append(entry["chunk"])
-        done = max(at, done)
-    return chunks + ([_text(text[done:])] if done < len(text) else [])
+        position = max(offset, position)
+    return chunks + ([_text_chunk(text[position:])] if position < len(text) else [])
 
 
 # --- ids of calls ------------------------------------------------------------------------------------------------
 
-_NINE = re.compile("[a-zA-Z0-9]{9}")
+_VALID_CALL_ID = re.compile("[a-zA-Z0-9]{9}")
 
 
-def nine(call_id: str) -> str:
+def safe_call_id(call_id: str) -> str:
     """The id, if it is one that Mistral accepts; else one that follows from it, the same for call and result."""
-    return call_id if _NINE.fullmatch(call_id) else blake2b(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+    return (
+        call_id
+        if _VALID_CALL_ID.fullmatch(call_id)
+        else blake2b(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:9]
+    )
 
 
-_MESSAGES = ChatMessages(user=user_message(_content), answer=_answer, tool_call=_tool_call, tool_result=_tool_result)
+_MESSAGES = ChatMessages(
+    user=user_message(_content_chunk), answer=_answer, tool_call=_tool_call, tool_result=_tool_result
+)
 _REQUEST = ChatRequest(
     settings=lambda row: _PATHS,
-    thinking=lambda fields, row: _THINKING[row.thinking](fields, row),
+    thinking=lambda fields, row: _THINKING_WRITERS[row.thinking](fields, row),
     messages=_messages,
     tools=_tools,
     output=_output,

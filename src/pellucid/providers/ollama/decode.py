@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from ...parts import FilePart, FinishReason, Origin, Usage
-from ..answer import AnswerDecoder, LineFrames, Reader
-from ..faults import fault_of_value
-from ..fitting import loose_json, struct_reader
-from ..frame_template import DATE, SkipRule, unread
+from ..answer import LineFrames, StreamDecoder, WireReader
+from ..faults import error_from_value
+from ..fitting import decode_lenient_json, lenient_struct_decoder
+from ..frame_template import DATE, SkipRule, varying_value
 from ..profile import Profile
 from ..tagged import TaggedText
 
@@ -61,12 +61,12 @@ class Line(msgspec.Struct, gc=False):
     eval_duration: int | None = None
 
 
-read_line = struct_reader(Line)
+read_line = lenient_struct_decoder(Line)
 
 
 FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
-_HOUSEKEEPING = ("load", "unload")
+_LOADING_REASONS = ("load", "unload")
 """Reasons that are about the model in memory, not about an answer, which may still follow."""
 
 _DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
@@ -74,94 +74,96 @@ _DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_d
 _THINKING = "thinking"
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> AnswerDecoder:
+def decoder(row: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> StreamDecoder:
     """The decoder for one answer. A whole answer is one line, whatever its header says."""
-    return AnswerDecoder(_Reader(row, origin), LineFrames())
+    return StreamDecoder(OllamaReader(row, origin), LineFrames())
 
 
-class _Reader(Reader):
+class OllamaReader(WireReader):
     wire = "Ollama chat"
     code = "not_ollama"
-    unread = (unread(b"created_at", DATE),)
+    varying_values = (varying_value(b"created_at", DATE),)
 
     def __init__(self, row: Profile, origin: Origin) -> None:
         super().__init__(origin)
-        self._text = TaggedText(self.emit, row)
-        self._calls = 0
+        self._tagged_text = TaggedText(self.emit, row)
+        self._call_count = 0
 
-    def frame(self, data: bytes, name: str) -> None:
+    def read_frame(self, data: bytes, name: str) -> None:
         line = read_line(data)
         if line is None:
-            self.refuse(data)
+            self.reject(data)
             return
         message = line.message
         if message is None and (line.response is not None or line.thinking is not None):
             message = Message(line.response, line.thinking)
         if message is not None or line.done:
-            self.heard = True
+            self.is_recognized = True
             if line.model and self.emit.model_name is None:
                 self.emit.start(model_name=line.model)
         if message is not None:
-            self._message(message, line.logprobs)
+            self._read_message(message, line.logprobs)
         if line.done:
-            self._last(line)
+            self._read_last_line(line)
         if line.error:
-            self.fail(fault_of_value(loose_json(data)))
+            self.fail(error_from_value(decode_lenient_json(data)))
 
-    def _think(self, text: str) -> None:
-        self._text.pause()
+    def _add_thinking(self, text: str) -> None:
+        self._tagged_text.pause()
         self.emit.thinking(_THINKING, text)
         self.skip_rule = SkipRule()
 
     def flush(self) -> None:
-        self._text.end()
+        self._tagged_text.end()
 
-    def _message(self, message: Message, logprobs: list[dict[str, Any]] | None) -> None:
+    def _read_message(self, message: Message, logprobs: list[dict[str, Any]] | None) -> None:
         if message.thinking:
-            self._think(message.thinking)
+            self._add_thinking(message.thinking)
         if message.content:
-            self._text.feed(message.content, logprobs)
-            self.skip_rule = self._text.skip_rule
+            self._tagged_text.feed(message.content, logprobs)
+            self.skip_rule = self._tagged_text.skip_rule
         if message.images or message.tool_calls:
             self.skip_rule = None
         if message.images:
-            self._text.pause()
+            self._tagged_text.pause()
             for data in message.images:
-                self.emit.whole(FilePart(data, _media_type(data), provider_name=self.emit.origin.provider))
+                self.emit.whole_part(FilePart(data, _media_type(data), provider_name=self.emit.origin.provider))
         if message.tool_calls:
-            self._text.pause()
+            self._tagged_text.pause()
             for call in message.tool_calls:
-                self._call(call)
+                self._emit_call(call)
 
-    def _call(self, call: ToolCall) -> None:
+    def _emit_call(self, call: ToolCall) -> None:
         function = call.function
         if function is None:
             return
-        self._calls += 1
+        self._call_count += 1
         args = function.arguments
         self.emit.tool_call(
-            ("call", self._calls),
+            ("call", self._call_count),
             args if isinstance(args, dict | str) else {},
             name=function.name or "",
             call_id=call.id or None,
         )
 
-    def _last(self, line: Line) -> None:
+    def _read_last_line(self, line: Line) -> None:
         self.finished = True
         reason = line.done_reason
-        self.done = reason not in _HOUSEKEEPING
+        self.done = reason not in _LOADING_REASONS
         known = FINISH_REASONS.get(reason or "stop")
         # To stop in order to call is "stop", too.
-        self.emit.finish("tool_call" if self._calls and known == "stop" else known, reason)
+        self.emit.finish("tool_call" if self._call_count and known == "stop" else known, reason)
         # A prompt that was in the cache is not counted: then it is not known.
         self.emit.usage = Usage(input_tokens=line.prompt_eval_count, output_tokens=line.eval_count)
-        took = {name: getattr(line, name) for name in _DURATIONS if getattr(line, name) is not None}
-        self.emit.provider_details |= took
+        durations = {name: getattr(line, name) for name in _DURATIONS if getattr(line, name) is not None}
+        self.emit.provider_details |= durations
 
 
-_BEGINNINGS = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
+_IMAGE_BASE64_PREFIXES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklG": "image/webp"}
 
 
 def _media_type(data: str) -> str:
     """What an image is, by the first bytes of it, in base64."""
-    return next((kind for start, kind in _BEGINNINGS.items() if data.startswith(start)), "application/octet-stream")
+    return next(
+        (kind for start, kind in _IMAGE_BASE64_PREFIXES.items() if data.startswith(start)), "application/octet-stream"
+    )

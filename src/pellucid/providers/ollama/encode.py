@@ -14,9 +14,9 @@ from ...parts import (
 )
 from ...settings import ModelCall, OutputFormat, nearest_effort
 from .. import history
-from ..chat_request import Answer, ChatMessages, ChatRequest
-from ..effort import thinking_off
-from ..functions import arguments_object, as_function, offered
+from ..chat_request import AssistantMessage, ChatMessages, ChatRequest
+from ..effort import is_thinking_off
+from ..functions import arguments_object, function_tool, offered_tools
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
 
@@ -39,10 +39,10 @@ def _write_thinking(fields: SettingFields, row: Profile) -> None:
     """`think` is a yes or no; only models that know levels may be asked for one."""
     if row.thinking == "none" or "thinking" not in fields.settings:
         return
-    fields.thinking_at("think")
+    fields.set_thinking_paths("think")
     level = fields.settings["thinking"]
-    if isinstance(level, bool) or thinking_off(fields.settings):
-        fields.put("thinking", "think", not thinking_off(fields.settings))
+    if isinstance(level, bool) or is_thinking_off(fields.settings):
+        fields.put("thinking", "think", not is_thinking_off(fields.settings))
     else:
         fields.put("thinking", "think", nearest_effort(level, row.efforts) or True)
 
@@ -56,8 +56,8 @@ def _tools(call: ModelCall) -> Body:
             code="unsupported_tool_choice",
             param="tool_choice",
         )
-    tools = offered(call) if call.tool_choice.mode != "none" else ()
-    return {"tools": [as_function(tool) for tool in tools]} if tools else {}
+    tools = offered_tools(call) if call.tool_choice.mode != "none" else ()
+    return {"tools": [function_tool(tool) for tool in tools]} if tools else {}
 
 
 def _output(output: OutputFormat) -> Body:
@@ -70,8 +70,8 @@ def _output(output: OutputFormat) -> Body:
 
 
 def _tool_result(call_id: str, name: str, content: str) -> Body:
-    known = {"tool_call_id": call_id} if call_id else {}
-    return {"role": "tool", "tool_name": name, **known, "content": content}
+    id_field = {"tool_call_id": call_id} if call_id else {}
+    return {"role": "tool", "tool_name": name, **id_field, "content": content}
 
 
 def _user(part: UserPromptPart) -> Body:
@@ -99,19 +99,19 @@ def _image(content: object) -> str:
     )
 
 
-def _answer(answer: Answer) -> Body:
-    thought = history.reasoning_text(answer.parts)
-    if not (answer.calls or answer.text or thought):
+def _answer(answer: AssistantMessage) -> Body:
+    reasoning = history.reasoning_text(answer.parts)
+    if not (answer.calls or answer.text or reasoning):
         return {}
     body: Body = {"content": answer.text}
-    if thought:
-        body[answer.row.replay_field] = thought
+    if reasoning:
+        body[answer.row.replay_field] = reasoning
     return body | ({"tool_calls": answer.calls} if answer.calls else {})
 
 
 def _call(part: ToolCallPart) -> Body:
-    known = {"id": part.tool_call_id} if part.tool_call_id else {}
-    return {**known, "function": {"name": part.tool_name, "arguments": arguments_object(part)}}
+    id_field = {"id": part.tool_call_id} if part.tool_call_id else {}
+    return {**id_field, "function": {"name": part.tool_name, "arguments": arguments_object(part)}}
 
 
 _MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_call, tool_result=_tool_result)

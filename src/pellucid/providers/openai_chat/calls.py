@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...emit import Emitter, Key, is_json
+from ...emit import Emitter, Key, is_complete_json
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
 from ..functions import arguments_text
 from .chunk import ToolCall
@@ -17,39 +17,39 @@ from .chunk import ToolCall
 class _Call:
     """A function call as it comes."""
 
-    __slots__ = ("id", "key", "named", "pieces")
+    __slots__ = ("has_name", "id", "key", "pieces")
 
     def __init__(self, key: Key, id: str | None) -> None:
         self.key = key
         self.id = id
-        self.named = False
+        self.has_name = False
         self.pieces: list[str] = []
         """The arguments so far."""
 
 
-class CallsReader:
+class ToolCallReader:
     """Reads fragments into an emitter."""
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit
-        self._calls: dict[int, list[_Call]] = {}
+        self._calls_by_index: dict[int, list[_Call]] = {}
         """Under each index its calls: servers that number every call 0 tell them apart by their ids."""
-        self._ids: dict[tuple[int | None, str], _Call] = {}
+        self._calls_by_id: dict[tuple[int | None, str], _Call] = {}
         """The same by index and id, and by id alone (under None) where a server leaves the index out."""
         self._last_call: _Call | None = None
-        self._executions: set[Key] = set()
+        self._emitted_executions: set[Key] = set()
 
     @property
-    def any(self) -> bool:
+    def has_calls(self) -> bool:
         """Whether the model called a function."""
-        return bool(self._calls)
+        return bool(self._calls_by_index)
 
     def flush(self) -> None:
         """Open what never got a name."""
-        for calls in self._calls.values():
+        for calls in self._calls_by_index.values():
             for call in calls:
-                if not call.named:
-                    call.named = True
+                if not call.has_name:
+                    call.has_name = True
                     self._emit.tool_call(call.key, "".join(call.pieces), name="", call_id=call.id)
 
     def read(self, fragment: ToolCall) -> None:
@@ -64,13 +64,13 @@ class CallsReader:
         call = self._call_of(fragment, name)
         if call.id is None and fragment.id:
             call.id = fragment.id
-            self._know(call, fragment.index)
-        if call.named:
+            self._register_ids(call, fragment.index)
+        if call.has_name:
             if args or signature:
                 self._emit.tool_call(call.key, args, signature=signature)
         elif name is not None:
             # Nothing can open before the function has a name: what came earlier is told now.
-            call.named = True
+            call.has_name = True
             if call.pieces:
                 args = "".join(call.pieces) + arguments_text(args)
             self._emit.tool_call(call.key, args, name=name, call_id=call.id, signature=signature)
@@ -81,26 +81,26 @@ class CallsReader:
     def _call_of(self, fragment: ToolCall, name: str | None) -> _Call:
         """Which call this is about, or a new one."""
         id, index = fragment.id or None, fragment.index
-        if id is not None and (call := self._ids.get((index, id))) is not None:
+        if id is not None and (call := self._calls_by_id.get((index, id))) is not None:
             self._last_call = call
             return call
         if index is None and id is None and name is None and self._last_call is not None:
             return self._last_call
         # A call without an index gets one that no server uses.
-        calls = self._calls.setdefault(-1 - len(self._calls) if index is None else index, [])
-        if calls and not _begins_another(calls[-1], id, name):
+        calls = self._calls_by_index.setdefault(-1 - len(self._calls_by_index) if index is None else index, [])
+        if calls and not _begins_new_call(calls[-1], id, name):
             call = calls[-1]
         else:
-            call = _Call(("call", index, len(self._calls), len(calls)), id)
+            call = _Call(("call", index, len(self._calls_by_index), len(calls)), id)
             calls.append(call)
-            self._know(call, index)
+            self._register_ids(call, index)
         self._last_call = call
         return call
 
-    def _know(self, call: _Call, index: int | None) -> None:
+    def _register_ids(self, call: _Call, index: int | None) -> None:
         if call.id is not None:
-            self._ids.setdefault((index, call.id), call)
-            self._ids.setdefault((None, call.id), call)
+            self._calls_by_id.setdefault((index, call.id), call)
+            self._calls_by_id.setdefault((None, call.id), call)
 
     def read_executed(self, tools: list[dict[str, Any]]) -> None:
         """Groq's compound models run tools themselves, and report each twice: asked, then answered."""
@@ -110,10 +110,10 @@ class CallsReader:
             name = {"search": "web_search"}.get(kind, kind)
             key = ("executed", index)
             call_id = f"executed_{index}"
-            if key not in self._executions:
-                self._executions.add(key)
+            if key not in self._emitted_executions:
+                self._emitted_executions.add(key)
                 arguments = tool.get("arguments")
-                self._emit.whole(
+                self._emit.whole_part(
                     BuiltinToolCallPart(
                         name,
                         arguments if isinstance(arguments, dict) else arguments_text(arguments) or None,
@@ -122,29 +122,33 @@ class CallsReader:
                     ),
                     item=key,
                 )
-            found = tool.get("search_results")
-            results = found if isinstance(found, dict) and found.get("results") else tool.get("output")
-            answered = ("answered", index)
-            if results and answered not in self._executions:
-                self._executions.add(answered)
-                self._emit.whole(
+            search_results = tool.get("search_results")
+            results = (
+                search_results
+                if isinstance(search_results, dict) and search_results.get("results")
+                else tool.get("output")
+            )
+            result_key = ("answered", index)
+            if results and result_key not in self._emitted_executions:
+                self._emitted_executions.add(result_key)
+                self._emit.whole_part(
                     BuiltinToolReturnPart(name, results, call_id, provider_name=provider),
                     item=key,
                 )
 
 
-def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
+def _begins_new_call(call: _Call, id: str | None, name: str | None) -> bool:
     """Whether a fragment under the index of `call`, but not under its id, is another call's.
 
     Some servers repeat the name with every fragment, some make up an id for every fragment, some number every
     call 0: only what has a name can begin a call, and it does if it has another id, or the call is whole already.
     """
-    if name is None or not call.named:
+    if name is None or not call.has_name:
         return False
     if id is not None and call.id is not None:
         return True
     end = call.pieces[-1].rstrip() if call.pieces else ""
-    return (not end or end.endswith("}")) and is_json("".join(call.pieces))
+    return (not end or end.endswith("}")) and is_complete_json("".join(call.pieces))
 
 
 def _google_signature(extra: dict[str, Any] | None) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...parts import Usage
-from ..fitting import dict_of, int_of, struct_reader
+from ..fitting import dict_of, int_of, lenient_struct_decoder
 
 
 class Function(msgspec.Struct, gc=False):
@@ -71,30 +71,32 @@ class Chunk(msgspec.Struct, gc=False):
     detail: Any = None
 
 
-read_chunk = struct_reader(Chunk)
+read_chunk = lenient_struct_decoder(Chunk)
 """The chunk, or None when the bytes are not a JSON object at all."""
 
 
-def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
+def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
     """Token counts. `details` keeps what else the provider counted, under its own names."""
     prompt, completion, total = (int_of(raw, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
     of_prompt, of_completion = dict_of(raw, "prompt_tokens_details"), dict_of(raw, "completion_tokens_details")
-    reasoning = _first(int_of(of_completion, "reasoning_tokens"), int_of(raw, "reasoning_tokens"))
+    reasoning_count = _first_known(int_of(of_completion, "reasoning_tokens"), int_of(raw, "reasoning_tokens"))
     output = completion
-    if completion is not None and reasoning:
-        beside = counted == "by_total" and prompt is not None and total == prompt + completion + reasoning
-        if counted == "outside" or beside:
-            output = completion + reasoning
+    if completion is not None and reasoning_count:
+        is_outside = (
+            reasoning_counted == "by_total" and prompt is not None and total == prompt + completion + reasoning_count
+        )
+        if reasoning_counted == "outside" or is_outside:
+            output = completion + reasoning_count
     details = {
         name: value
         for name, value in (*raw.items(), *of_completion.items())
-        if name not in _STANDARD and type(value) is int
+        if name not in _STANDARD_COUNTS and type(value) is int
     }
     return Usage(
         input_tokens=prompt,
         output_tokens=output,
-        output_reasoning_tokens=reasoning,
-        cache_read_tokens=_first(
+        output_reasoning_tokens=reasoning_count,
+        cache_read_tokens=_first_known(
             int_of(of_prompt, "cached_tokens"), int_of(raw, "cached_tokens"), int_of(raw, "prompt_cache_hit_tokens")
         ),
         cache_write_tokens=int_of(of_prompt, "cache_write_tokens"),
@@ -105,10 +107,10 @@ def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_to
 
 
 # Counts that have a field of their own; the others keep their own names in `details`.
-_STANDARD = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"})
+_STANDARD_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"})
 
 
-def _first(*values: int | None) -> int | None:
+def _first_known(*values: int | None) -> int | None:
     for value in values:
         if value is not None:
             return value

@@ -18,13 +18,13 @@ from typing import Any, Literal, Protocol
 from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolCallPart
-from ...text import GrowingText
+from ...text import TextBuffer
 from ..frame_template import SkipRule
 from ..profile import Profile
 from ..tagged import HARMONY, TEXT, TaggedText
 
 
-class Merge:
+class FragmentMerger:
     """`next(fragment)` gives what is new in it."""
 
     __slots__ = ("_last", "_mode", "_repeats", "_seen")
@@ -39,7 +39,7 @@ class Merge:
         self._seen = ""
         self._last: str | None = None
 
-    def next(self, fragment: str) -> str:
+    def new_text(self, fragment: str) -> str:
         if self._repeats == "drop":
             if fragment == self._last:
                 return ""
@@ -56,7 +56,7 @@ class Merge:
         return fragment[len(seen) :] if fragment.startswith(seen) else fragment
 
 
-class Told:
+class DuplicateReasoningFilter:
     """Reasoning that the server tells twice, so that the second telling of it is not told again.
 
     llama.cpp's `deepseek-legacy` sends reasoning in a field and, in tags, in the content; others send a field and
@@ -64,53 +64,53 @@ class Told:
     far the second one has come. White space around either is no difference.
     """
 
-    __slots__ = ("_at", "_block", "_emit", "_key", "_started", "twice")
+    __slots__ = ("_block", "_emit", "_has_started", "_key", "_repeated_chars", "has_first")
 
     def __init__(self, emit: Emitter, key: Key) -> None:
-        self.twice = False
+        self.has_first = False
         """Whether there is a first telling at all: what tells it says so."""
         self._emit = emit
         self._key = key
-        self._block: GrowingText | None = None
-        self._at = 0
+        self._block: TextBuffer | None = None
+        self._repeated_chars = 0
         """How much of the block the second telling has repeated, or has told itself."""
-        self._started = False
+        self._has_started = False
 
-    def left(self) -> str:
+    def remaining(self) -> str:
         """What the second telling has not repeated yet."""
-        if not self.twice:
+        if not self.has_first:
             return ""
         block = self._emit.text_of(self._key)
         if block is not self._block:
-            self._block, self._at = block, 0
-        return "" if block is None else block.since(self._at)
+            self._block, self._repeated_chars = block, 0
+        return "" if block is None else block.text_from(self._repeated_chars)
 
-    def again(self, text: str) -> None:
+    def feed(self, text: str) -> None:
         """The second telling goes on with `text`: told is the end of it from where it first differs."""
-        if not self.twice:
+        if not self.has_first:
             self._emit.thinking(self._key, text)
             return
-        first = self.left()
-        if first and not self._started:
-            self._at += len(first) - len(first.lstrip())
-            first, text = first.lstrip(), text.lstrip()
-            self._started = bool(first and text)
-        if first.startswith(text):
-            self._at += len(text)
+        remaining = self.remaining()
+        if remaining and not self._has_started:
+            self._repeated_chars += len(remaining) - len(remaining.lstrip())
+            remaining, text = remaining.lstrip(), text.lstrip()
+            self._has_started = bool(remaining and text)
+        if remaining.startswith(text):
+            self._repeated_chars += len(text)
         else:
-            self._emit.thinking(self._key, text.removeprefix(first))
-            self.left()
-            self._at = self._block.length if self._block is not None else 0
+            self._emit.thinking(self._key, text.removeprefix(remaining))
+            self.remaining()
+            self._repeated_chars = self._block.length if self._block is not None else 0
 
 
 REASONING = "reasoning"
 """The key of the reasoning that has no index on this wire."""
 
-_FUNCTIONS = "functions."
+_FUNCTION_PREFIX = "functions."
 """What a harmony recipient begins with when it is one of the caller's functions."""
 
 
-class Content(Protocol):
+class ContentReader(Protocol):
     @property
     def skip_rule(self) -> SkipRule | None:
         """See `Reader`: of the text that was fed last."""
@@ -125,12 +125,12 @@ class Content(Protocol):
     def end(self) -> None: ...
 
 
-def content_reader(row: Profile, emit: Emitter, told: Told) -> Content:
+def make_content_reader(row: Profile, emit: Emitter, duplicates: DuplicateReasoningFilter) -> ContentReader:
     """The reader that the row asks for. `told` is reasoning that a sibling field has told already."""
-    return _Harmony(emit) if row.tags == HARMONY else TaggedText(emit, row, told.again, REASONING)
+    return _HarmonyReader(emit) if row.tags == HARMONY else TaggedText(emit, row, duplicates.feed, REASONING)
 
 
-class _Harmony:
+class _HarmonyReader:
     """gpt-oss's own format, which a server without its parser passes on as it is: messages, channels, recipients."""
 
     skip_rule = None
@@ -139,10 +139,10 @@ class _Harmony:
         self._emit = emit
         self._logprobs: list[dict[str, Any]] | None = None
         self._parser = tags.Harmony()
-        self._messages = 0
+        self._message_count = 0
         """Each message is a block of its own: a preamble is not the answer's beginning."""
         self._tool = ""
-        self._args = GrowingText()
+        self._args = TextBuffer()
         self._ended = False
 
     def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
@@ -151,18 +151,18 @@ class _Harmony:
             return
         if logprobs:
             self._logprobs = (self._logprobs or []) + logprobs
-        self._read(self._parser.feed(text))
+        self._emit_spans(self._parser.feed(text))
 
     def pause(self) -> None:
-        self._read(self._parser.pause())
+        self._emit_spans(self._parser.pause())
 
     def end(self) -> None:
         self._ended = True
-        self._read(self._parser.end())
+        self._emit_spans(self._parser.end())
 
-    def _read(self, spans: list[tags.Span]) -> None:
+    def _emit_spans(self, spans: list[tags.Span]) -> None:
         for kind, text in spans:
-            key = (kind, self._messages)
+            key = (kind, self._message_count)
             if kind == "text":
                 self._emit.text(key, text, item=key, logprobs=self._logprobs)
                 self._logprobs = None
@@ -170,21 +170,21 @@ class _Harmony:
                 self._emit.thinking(key, text)
             elif kind == "tool":
                 self._tool = text
-                if text.startswith(_FUNCTIONS):
-                    self._emit.tool_call(("tool", self._messages), name=text.removeprefix(_FUNCTIONS))
+                if text.startswith(_FUNCTION_PREFIX):
+                    self._emit.tool_call(("tool", self._message_count), name=text.removeprefix(_FUNCTION_PREFIX))
             elif kind == "tool_args":
-                if self._tool.startswith(_FUNCTIONS):
-                    self._emit.tool_call(("tool", self._messages), text)
+                if self._tool.startswith(_FUNCTION_PREFIX):
+                    self._emit.tool_call(("tool", self._message_count), text)
                 else:
                     self._args.add(text)
             elif kind == "tool_end":
-                self._end_of_call()
+                self._end_call()
             else:
-                self._messages += 1
+                self._message_count += 1
 
-    def _end_of_call(self) -> None:
-        if not self._tool.startswith(_FUNCTIONS):
+    def _end_call(self) -> None:
+        if not self._tool.startswith(_FUNCTION_PREFIX):
             # A tool of the model's own (python, browser): whoever runs the model runs it.
             provider = self._emit.origin.provider
-            self._emit.whole(BuiltinToolCallPart(self._tool, self._args.take() or None, provider_name=provider))
-        self._messages += 1
+            self._emit.whole_part(BuiltinToolCallPart(self._tool, self._args.take() or None, provider_name=provider))
+        self._message_count += 1

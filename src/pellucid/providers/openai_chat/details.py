@@ -2,7 +2,7 @@
 
 In a stream, one entry comes as many fragments with one `index` (or none); text, summary and data add up, and for
 signature, id and format the last value counts. Entries of one index and different types (a summary and its encrypted
-original) are two parts of one item. On the way back (`details_of`) the fragments are whole again: replayed as
+original) are two parts of one item. On the way back (`details_from_parts`) the fragments are whole again: replayed as
 fragments they would break their signatures.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 from ...emit import Emitter
 from ...parts import Form, ModelResponsePart, OpaquePart, ThinkingPart
 from ..profile import Profile
-from .content import Merge
+from .content import FragmentMerger
 
 # Which key of an entry holds its readable text, and what that text is to the thought.
 _TEXT: dict[str, tuple[str, Form]] = {
@@ -28,57 +28,57 @@ class DetailsReader:
     def __init__(self, emit: Emitter, row: Profile) -> None:
         self._emit = emit
         self._row = row
-        self._merges: dict[object, Merge] = {}
+        self._mergers: dict[object, FragmentMerger] = {}
         self._data: dict[object, str] = {}
-        self._known: dict[object, dict[str, Any]] = {}
-        self._about: object = None
-        self._signed = False
+        self._fields_of_block: dict[object, dict[str, Any]] = {}
+        self._last_entry: object = None
+        self._last_is_signed = False
         self._unindexed = 0
 
-    def read(self, entries: list[dict[str, Any]], already: str, *, whole: bool) -> bool:
+    def read(self, entries: list[dict[str, Any]], sibling_text: str, *, is_whole: bool) -> bool:
         """Whether any entry has text of its own, which the sibling field would only repeat.
 
         `already` is text that came in the sibling field before any details did: not to be told twice. In a `whole`
         body every entry is a block; in a stream most are fragments of one.
         """
-        told = False
+        has_text = False
         for position, entry in enumerate(entries):
             kind = entry.get("type")
             if not isinstance(kind, str):
                 kind = "reasoning.text"
-            index, block = self._key(entry, kind, position, whole)
+            index, block = self._key_of(entry, kind, position, is_whole)
             if kind in _TEXT:
-                told = self._text(index, block, kind, entry, already) or told
+                has_text = self._read_text(index, block, kind, entry, sibling_text) or has_text
             elif kind == "reasoning.encrypted":
-                self._encrypted(index, block, entry)
+                self._read_encrypted(index, block, entry)
             else:
-                self._emit.whole(
-                    OpaquePart(kind, entry, id=_str(entry, "id"), provider_name=self._emit.origin.provider),
+                self._emit.whole_part(
+                    OpaquePart(kind, entry, id=_text_field(entry, "id"), provider_name=self._emit.origin.provider),
                 )
-        return told
+        return has_text
 
-    def _text(self, index: object, block: object, kind: str, entry: dict[str, Any], already: str) -> bool:
+    def _read_text(self, index: object, block: object, kind: str, entry: dict[str, Any], sibling_text: str) -> bool:
         name, form = _TEXT[kind]
-        text = _str(entry, name) or ""
-        told = bool(text)
-        self._signed = "signature" in entry and entry["signature"] is not None
+        text = _text_field(entry, name) or ""
+        has_text = bool(text)
+        self._last_is_signed = "signature" in entry and entry["signature"] is not None
         repeated = {}
-        if text and text == already:
+        if text and text == sibling_text:
             # Told by the field; kept here for the way back, where the signature must stand beside its text.
             repeated, text = {name: text}, ""
         elif text:
-            merge = self._merges.get(block)
-            if merge is None:
-                merge = self._merges[block] = Merge(self._row.merge)
-            text = merge.next(text)
-        self._say(index, block, kind, entry, text, _str(entry, "signature"), form, repeated)
-        return told
+            merger = self._mergers.get(block)
+            if merger is None:
+                merger = self._mergers[block] = FragmentMerger(self._row.merge)
+            text = merger.new_text(text)
+        self._emit_fragment(index, block, kind, entry, text, _text_field(entry, "signature"), form, repeated)
+        return has_text
 
-    def _encrypted(self, index: object, block: object, entry: dict[str, Any]) -> None:
-        data = self._data[block] = self._data.get(block, "") + (_str(entry, "data") or "")
-        self._say(index, block, "reasoning.encrypted", entry, "", data or None, "redacted", {})
+    def _read_encrypted(self, index: object, block: object, entry: dict[str, Any]) -> None:
+        data = self._data[block] = self._data.get(block, "") + (_text_field(entry, "data") or "")
+        self._emit_fragment(index, block, "reasoning.encrypted", entry, "", data or None, "redacted", {})
 
-    def _say(
+    def _emit_fragment(
         self,
         index: object,
         block: object,
@@ -90,45 +90,45 @@ class DetailsReader:
         repeated: dict[str, Any],
     ) -> None:
         """One fragment, with what must be said again when the entry goes back: once a part, and again if it changes."""
-        said = {name: entry[name] for name in ("format", "index", "id") if entry.get(name) is not None}
-        known = self._known.setdefault(block, {})
+        entry_fields = {name: entry[name] for name in ("format", "index", "id") if entry.get(name) is not None}
+        block_fields = self._fields_of_block.setdefault(block, {})
         if self._emit.is_open(block):
-            details = {name: value for name, value in said.items() if known.get(name) != value}
-            known |= said
+            details = {name: value for name, value in entry_fields.items() if block_fields.get(name) != value}
+            block_fields |= entry_fields
         else:
-            known |= said
+            block_fields |= entry_fields
             if not (text or signature or repeated):
                 return
-            details = {"type": kind, **known}
-            if _str(known, "id"):
+            details = {"type": kind, **block_fields}
+            if _text_field(block_fields, "id"):
                 del details["id"]  # it is the part's own
         self._emit.thinking(
             block,
             text,
             item=("details", index),
             form=form,
-            id=_str(known, "id"),
+            id=_text_field(block_fields, "id"),
             signature=signature,
             details=details | repeated,
         )
 
-    def _key(self, entry: dict[str, Any], kind: str, position: int, whole: bool) -> tuple[object, object]:
+    def _key_of(self, entry: dict[str, Any], kind: str, position: int, is_whole: bool) -> tuple[object, object]:
         """The entry's item and block. Without an index, it goes on with the last one of its type and id.
 
         It begins a new one if that was signed, which only a whole block is, or stands in the same list.
         """
         index = entry.get("index")
         if not isinstance(index, int):
-            about = (kind, _str(entry, "id"))
-            more = _str(entry, "text") is not None and self._signed
-            if about != self._about or more or position > 0 or whole:
+            entry_id = (kind, _text_field(entry, "id"))
+            follows_signature = _text_field(entry, "text") is not None and self._last_is_signed
+            if entry_id != self._last_entry or follows_signature or position > 0 or is_whole:
                 self._unindexed += 1
-            self._about = about
+            self._last_entry = entry_id
             index = f"unindexed-{self._unindexed}"
-        return index, (index, kind, position) if whole else (index, kind)
+        return index, (index, kind, position) if is_whole else (index, kind)
 
 
-def details_of(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
+def details_from_parts(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
     """The entries as their maker wants them back: complete, merged, in order."""
     entries: list[dict[str, Any]] = []
     merged: dict[object, dict[str, Any]] = {}
@@ -140,17 +140,17 @@ def details_of(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
         kind = part.provider_details.get("type")
         if kind not in (*_TEXT, "reasoning.encrypted"):
             continue
-        said = part.provider_details
+        details = part.provider_details
         entry: dict[str, Any] = {"type": kind}
-        native_id = said.get("id", part.id)
+        native_id = details.get("id", part.id)
         if native_id is not None:
             entry["id"] = native_id
-        entry |= {name: said[name] for name in ("format", "index") if name in said}
+        entry |= {name: details[name] for name in ("format", "index") if name in details}
         if kind == "reasoning.encrypted":
             entry["data"] = part.signature or ""
         else:
             name = _TEXT[kind][0]
-            entry[name] = said.get(name, part.content)
+            entry[name] = details.get(name, part.content)
             if part.signature is not None:
                 entry["signature"] = part.signature
             # A signature that came after its text had already been left belongs to that text.
@@ -164,6 +164,6 @@ def details_of(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
     return entries
 
 
-def _str(entry: dict[str, Any], name: str) -> str | None:
+def _text_field(entry: dict[str, Any], name: str) -> str | None:
     value = entry.get(name)
     return value if isinstance(value, str) and value else None

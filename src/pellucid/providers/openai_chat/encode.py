@@ -23,13 +23,13 @@ from ...parts import (
 )
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
-from ..chat_request import Answer, ChatMessages, ChatRequest, tool_call, user_message
-from ..effort import SAMPLING, asked_effort, levels_at, may_sample, thinking_off
-from ..functions import offered
-from ..media import data_url, input_audio, unsupported, url_of
+from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
+from ..effort import SAMPLING, accepts_sampling, effort_paths, is_thinking_off, requested_effort
+from ..functions import offered_tools
+from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
-from ..setting_fields import Body, SettingFields, sampling_silencers
-from .details import details_of
+from ..setting_fields import Body, SettingFields, sampling_suppressors
+from .details import details_from_parts
 
 # Settings that every server knows, and their names there.
 _COMMON = {
@@ -56,7 +56,7 @@ _OPTIONAL = {
 }
 
 # OpenAI's own settings. A row of somebody who has others says so.
-_OWN = {
+_PROVIDER_SETTINGS = {
     "openai_reasoning_effort": "reasoning_effort",
     "openai_logprobs": "logprobs",
     "openai_top_logprobs": "top_logprobs",
@@ -79,8 +79,8 @@ def _settings(row: Profile) -> Body:
 
 def _withdraw_sampling(fields: SettingFields, row: Profile) -> None:
     """How to sample, where a model that thinks is not told."""
-    if not may_sample(row, fields.body.get("reasoning_effort")):
-        fields.withdraw(SAMPLING, by=sampling_silencers(fields, row, "reasoning_effort"))
+    if not accepts_sampling(row, fields.body.get("reasoning_effort")):
+        fields.withdraw(SAMPLING, by=sampling_suppressors(fields, row, "reasoning_effort"))
     elif row.sampling == "told_off":
         fields.claim_sampling("reasoning_effort")
 
@@ -95,7 +95,7 @@ def _stream(stream: bool, row: Profile) -> Body:
 
 
 def _put_effort(fields: SettingFields, row: Profile) -> None:
-    effort = asked_effort(fields.settings, row)
+    effort = requested_effort(fields.settings, row)
     if effort is not None:
         fields.put("thinking", "reasoning_effort", effort)
 
@@ -105,76 +105,76 @@ def _put_budget(fields: SettingFields, row: Profile) -> None:
         fields.put_all({"thinking_budget": row.budget_field})
 
 
-def _ask_effort(fields: SettingFields, row: Profile) -> None:
-    fields.thinking_at(*levels_at(row, "reasoning_effort"))
+def _request_effort(fields: SettingFields, row: Profile) -> None:
+    fields.set_thinking_paths(*effort_paths(row, "reasoning_effort"))
     _put_effort(fields, row)
 
 
-def _ask_thinking_type(fields: SettingFields, row: Profile) -> None:
-    fields.thinking_at("thinking.type", *levels_at(row, "reasoning_effort"))
-    if thinking_off(fields.settings):
+def _request_thinking_type(fields: SettingFields, row: Profile) -> None:
+    fields.set_thinking_paths("thinking.type", *effort_paths(row, "reasoning_effort"))
+    if is_thinking_off(fields.settings):
         fields.put("thinking", "thinking.type", "disabled")
     elif "thinking" in fields.settings:
         fields.put("thinking", "thinking.type", row.thinking_on)
         _put_effort(fields, row)
 
 
-def _ask_enable_thinking(fields: SettingFields, row: Profile) -> None:
-    fields.thinking_at("enable_thinking")
+def _request_enable_thinking(fields: SettingFields, row: Profile) -> None:
+    fields.set_thinking_paths("enable_thinking")
     if "thinking" in fields.settings:
-        fields.put("thinking", "enable_thinking", not thinking_off(fields.settings))
+        fields.put("thinking", "enable_thinking", not is_thinking_off(fields.settings))
     _put_budget(fields, row)
 
 
-def _ask_reasoning_switch(fields: SettingFields, row: Profile) -> None:
-    fields.thinking_at("reasoning.enabled", *levels_at(row, "reasoning_effort"))
+def _request_reasoning_switch(fields: SettingFields, row: Profile) -> None:
+    fields.set_thinking_paths("reasoning.enabled", *effort_paths(row, "reasoning_effort"))
     if "thinking" in fields.settings:
-        fields.put("thinking", "reasoning.enabled", not thinking_off(fields.settings))
-    if not thinking_off(fields.settings):
+        fields.put("thinking", "reasoning.enabled", not is_thinking_off(fields.settings))
+    if not is_thinking_off(fields.settings):
         _put_effort(fields, row)
 
 
-def _ask_reasoning_object(fields: SettingFields, row: Profile) -> None:
+def _request_reasoning_object(fields: SettingFields, row: Profile) -> None:
     """A budget, or a level, or a switch; a summary only beside one of them."""
-    settings, effort = fields.settings, asked_effort(fields.settings, row)
-    asked: tuple[str, Any] | None = None
+    settings, effort = fields.settings, requested_effort(fields.settings, row)
+    thinking_field: tuple[str, Any] | None = None
     if effort is not None:
-        asked = "reasoning.effort", effort
-    elif settings.get("thinking") is True or thinking_off(settings):
-        asked = "reasoning.enabled", not thinking_off(settings)
+        thinking_field = "reasoning.effort", effort
+    elif settings.get("thinking") is True or is_thinking_off(settings):
+        thinking_field = "reasoning.enabled", not is_thinking_off(settings)
     if "thinking_budget" in settings:
         fields.put("thinking_budget", "reasoning.max_tokens", settings["thinking_budget"])
-        if asked is not None:
-            fields.withhold("thinking", asked[0], by=["thinking_budget"])
+        if thinking_field is not None:
+            fields.withhold("thinking", thinking_field[0], by=["thinking_budget"])
     else:
         summary = ("reasoning.summary",) if "thinking_summary" in settings else ()
-        fields.thinking_at(*levels_at(row, "reasoning.effort"), "reasoning.enabled", *summary)
-        if asked is not None:
-            fields.put("thinking", *asked)
-    if asked is not None or "thinking_budget" in settings:
+        fields.set_thinking_paths(*effort_paths(row, "reasoning.effort"), "reasoning.enabled", *summary)
+        if thinking_field is not None:
+            fields.put("thinking", *thinking_field)
+    if thinking_field is not None or "thinking_budget" in settings:
         fields.put_all({"thinking_summary": "reasoning.summary"})
         fields.dependent.add("thinking_summary")
-        if asked is not None and "thinking_summary" in settings and "thinking_budget" not in settings:
+        if thinking_field is not None and "thinking_summary" in settings and "thinking_budget" not in settings:
             fields.claim("thinking", "reasoning.summary")
 
 
-def _ask_template(fields: SettingFields, row: Profile) -> None:
+def _request_template(fields: SettingFields, row: Profile) -> None:
     _put_budget(fields, row)
-    fields.thinking_at("chat_template_kwargs", *levels_at(row, "reasoning_effort"))
+    fields.set_thinking_paths("chat_template_kwargs", *effort_paths(row, "reasoning_effort"))
     if "thinking" in fields.settings:
-        switches = dict.fromkeys(row.template_switches, not thinking_off(fields.settings))
+        switches = dict.fromkeys(row.template_switches, not is_thinking_off(fields.settings))
         fields.put("thinking", "chat_template_kwargs", switches)
-    if not thinking_off(fields.settings):
+    if not is_thinking_off(fields.settings):
         _put_effort(fields, row)
 
 
 _THINKING: dict[str, Callable[[SettingFields, Profile], None]] = {
-    "effort": _ask_effort,
-    "thinking_type": _ask_thinking_type,
-    "enable_thinking": _ask_enable_thinking,
-    "reasoning_object": _ask_reasoning_object,
-    "reasoning_switch": _ask_reasoning_switch,
-    "template": _ask_template,
+    "effort": _request_effort,
+    "thinking_type": _request_thinking_type,
+    "enable_thinking": _request_enable_thinking,
+    "reasoning_object": _request_reasoning_object,
+    "reasoning_switch": _request_reasoning_switch,
+    "template": _request_template,
     "none": lambda fields, row: None,
 }
 
@@ -196,7 +196,7 @@ def _tools(call: ModelCall) -> Body:
     tools, choice = call.tools, call.tool_choice
     if not tools:
         return {}
-    chosen = offered(call)
+    chosen = offered_tools(call)
     if choice.names and choice.mode == "required" and len(chosen) == 1:
         one: Body = {"type": "function", "function": {"name": chosen[0].name}}
         return {"tools": [_tool(tool) for tool in tools], "tool_choice": one}
@@ -220,7 +220,7 @@ def _output(output: OutputFormat) -> Body:
 
 
 def _user(part: UserPromptPart) -> Body:
-    return _unnamed(part) | ({"name": part.name} if part.name else {})
+    return _user_without_name(part) | ({"name": part.name} if part.name else {})
 
 
 def _content(content: UserContent) -> Body:
@@ -244,39 +244,41 @@ def _content(content: UserContent) -> Body:
                 file["file_data"] = content.url
             return {"type": "file", "file": file}
         case _:
-            raise unsupported(content, "over Chat Completions")
+            raise unsupported_content(content, "over Chat Completions")
 
 
-_unnamed = user_message(_content)
+_user_without_name = user_message(_content)
 
 
-def _answer(answer: Answer) -> Body:
+def _answer(answer: AssistantMessage) -> Body:
     text, calls, row = answer.text, answer.calls, answer.row
-    carried = _REPLAY[row.replay](answer.parts, row)
-    if not (calls or text or carried):
+    reasoning = _REPLAY[row.replay](answer.parts, row)
+    if not (calls or text or reasoning):
         return {}
     body: Body = {"content": text or ("" if not calls else None)}
     if calls:
         body["tool_calls"] = calls
-    if not carried:
-        carried = _in_field(history.stand_in(row, calls=bool(calls), thinking_off=answer.thinking_off), row)
-    return body | carried
+    if not reasoning:
+        reasoning = _reasoning_field(
+            history.placeholder_reasoning(row, calls=bool(calls), thinking_off=answer.thinking_off), row
+        )
+    return body | reasoning
 
 
-def _call(part: ToolCallPart) -> Body:
-    signed = part.signature is not None
-    return tool_call(part) | ({"extra_content": {"google": {"thought_signature": part.signature}}} if signed else {})
+def _tool_call(part: ToolCallPart) -> Body:
+    is_signed = part.signature is not None
+    return tool_call(part) | ({"extra_content": {"google": {"thought_signature": part.signature}}} if is_signed else {})
 
 
 # --- how earlier thought goes back -------------------------------------------------------------------------------
 
 
-def _in_field(text: str | None, row: Profile) -> Body:
+def _reasoning_field(text: str | None, row: Profile) -> Body:
     return {} if text is None else dict.fromkeys((row.replay_field, *row.replay_also), text)
 
 
 def _replay_field(parts: list[ModelResponsePart], row: Profile) -> Body:
-    body = _in_field(history.reasoning_text(parts), row)
+    body = _reasoning_field(history.reasoning_text(parts), row)
     if row.replay_signature:
         signatures = [part.signature for part in parts if isinstance(part, ThinkingPart) and part.signature]
         body |= {row.replay_signature: signatures[-1]} if signatures else {}
@@ -284,22 +286,22 @@ def _replay_field(parts: list[ModelResponsePart], row: Profile) -> Body:
 
 
 def _replay_details(parts: list[ModelResponsePart], row: Profile) -> Body:
-    details = details_of(parts)
+    details = details_from_parts(parts)
     return {"reasoning_details": details} if details else _replay_field(parts, row)
 
 
 def _replay_carrier(parts: list[ModelResponsePart], row: Profile) -> Body:
-    details = details_of(parts)
+    details = details_from_parts(parts)
     if details:
         return {"reasoning_details": details}
-    said: list[str] = []
+    pieces: list[str] = []
     for part in parts:
         if isinstance(part, ThinkingPart) and part.content:
-            marks = part.provider_details or {}
-            said += (marks.get("open", "<think>\n"), part.content, marks.get("close", "\n</think>\n\n"))
+            markers = part.provider_details or {}
+            pieces += (markers.get("open", "<think>\n"), part.content, markers.get("close", "\n</think>\n\n"))
         elif isinstance(part, TextPart | RefusalPart):
-            said.append(part.content)
-    return {"content": "".join(said)} if said else {}
+            pieces.append(part.content)
+    return {"content": "".join(pieces)} if pieces else {}
 
 
 _REPLAY: dict[str, Callable[[list[ModelResponsePart], Profile], Body]] = {
@@ -309,10 +311,10 @@ _REPLAY: dict[str, Callable[[list[ModelResponsePart], Profile], Body]] = {
     "carrier": _replay_carrier,
 }
 
-_MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_call)
+_MESSAGES = ChatMessages(user=_user, answer=_answer, tool_call=_tool_call)
 _REQUEST = ChatRequest(
     settings=_settings,
-    own=_OWN,
+    provider_settings=_PROVIDER_SETTINGS,
     thinking=lambda fields, row: _THINKING[row.thinking](fields, row),
     finish=_withdraw_sampling,
     messages=_MESSAGES.write,

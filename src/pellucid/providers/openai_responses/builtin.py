@@ -14,16 +14,16 @@ from ...parts import BuiltinToolReturnPart, FilePart
 Item = dict[str, Any]
 
 
-class Tool(NamedTuple):
+class BuiltinTool(NamedTuple):
     name: Callable[[Item], str]
     args: Callable[[Item], Any]
-    returned: Callable[[Item], dict[str, Any]]
+    result: Callable[[Item], dict[str, Any]]
     """What came back, besides the status."""
-    streams: str | None = None
+    streamed_field: str | None = None
     """The field of which deltas come before the item is done."""
 
 
-def _fixed(name: str) -> Callable[[Item], str]:
+def _constant(name: str) -> Callable[[Item], str]:
     return lambda item: name
 
 
@@ -59,66 +59,66 @@ def _mcp_call(item: Item) -> dict[str, Any]:
     return {"action": "call_tool", "tool_name": item.get("name"), "tool_args": item.get("arguments")}
 
 
-TOOLS: dict[str, Tool] = {
-    "web_search_call": Tool(_fixed("web_search"), _action, _sources),
-    "file_search_call": Tool(_fixed("file_search"), _pick("queries"), _pick("results")),
-    "code_interpreter_call": Tool(_fixed("code_execution"), _pick("container_id", "code"), _logs, "code"),
-    "image_generation_call": Tool(
-        _fixed("image_generation"),
+TOOLS: dict[str, BuiltinTool] = {
+    "web_search_call": BuiltinTool(_constant("web_search"), _action, _sources),
+    "file_search_call": BuiltinTool(_constant("file_search"), _pick("queries"), _pick("results")),
+    "code_interpreter_call": BuiltinTool(_constant("code_execution"), _pick("container_id", "code"), _logs, "code"),
+    "image_generation_call": BuiltinTool(
+        _constant("image_generation"),
         lambda item: None,
         _pick("background", "quality", "size", "output_format", "revised_prompt"),
     ),
-    "mcp_call": Tool(_server, _mcp_call, _pick("output", "error"), "arguments"),
-    "mcp_list_tools": Tool(_server, lambda item: {"action": "list_tools"}, _pick("tools", "error")),
+    "mcp_call": BuiltinTool(_server, _mcp_call, _pick("output", "error"), "arguments"),
+    "mcp_list_tools": BuiltinTool(_server, lambda item: {"action": "list_tools"}, _pick("tools", "error")),
     # xAI's, which look like calls that the caller is to make.
-    "x_search_call": Tool(lambda item: str(item.get("name") or "x_search"), _pick("arguments"), _pick("output")),
+    "x_search_call": BuiltinTool(lambda item: str(item.get("name") or "x_search"), _pick("arguments"), _pick("output")),
 }
 
-CUSTOM = Tool(lambda item: str(item.get("name") or ""), lambda item: item.get("input"), _pick("output"), "input")
+CUSTOM = BuiltinTool(lambda item: str(item.get("name") or ""), lambda item: item.get("input"), _pick("output"), "input")
 """For types that a row says the provider runs itself."""
 
 SENT_AS_NULL = {"code_interpreter_call": "outputs", "image_generation_call": "result"}
 """What an item must have when it goes back, even without what was in it."""
 
 
-def return_of(tool: Tool, item: Item, provider: str) -> BuiltinToolReturnPart:
+def tool_return(tool: BuiltinTool, item: Item, provider: str) -> BuiltinToolReturnPart:
     status = item.get("status")
-    content = ({"status": status} if isinstance(status, str) else {}) | tool.returned(item)
+    content = ({"status": status} if isinstance(status, str) else {}) | tool.result(item)
     return BuiltinToolReturnPart(tool.name(item), content, _id(item) or "", id=_id(item), provider_name=provider)
 
 
-def files_of(item: Item, provider: str) -> list[FilePart]:
+def image_files(item: Item, provider: str) -> list[FilePart]:
     """The pictures that a tool made."""
-    found: list[tuple[str, str]] = []
-    made = item.get("result")
-    if item.get("type") == "image_generation_call" and isinstance(made, str) and made:
-        form = item.get("output_format")
-        found.append((f"image/{form if isinstance(form, str) else 'png'}", made))
-    for url in _pictures(item):
+    images: list[tuple[str, str]] = []
+    result = item.get("result")
+    if item.get("type") == "image_generation_call" and isinstance(result, str) and result:
+        output_format = item.get("output_format")
+        images.append((f"image/{output_format if isinstance(output_format, str) else 'png'}", result))
+    for url in _image_urls(item):
         media_type, _, data = url.removeprefix("data:").partition(";base64,")
-        found.append((media_type, data))
-    return [FilePart(data, media_type, id=_id(item), provider_name=provider) for media_type, data in found]
+        images.append((media_type, data))
+    return [FilePart(data, media_type, id=_id(item), provider_name=provider) for media_type, data in images]
 
 
-def _pictures(item: Item) -> list[str]:
+def _image_urls(item: Item) -> list[str]:
     outputs = item.get("outputs")
     entries = outputs if isinstance(outputs, list) else []
-    return [entry["url"] for entry in entries if _is_picture(entry)]
+    return [entry["url"] for entry in entries if _is_image(entry)]
 
 
-def _is_picture(entry: Any) -> bool:
+def _is_image(entry: Any) -> bool:
     url = entry.get("url") if isinstance(entry, dict) else None
     return isinstance(url, str) and url.startswith("data:") and ";base64," in url
 
 
-def without_pictures(item: Item) -> Item:
+def without_images(item: Item) -> Item:
     """The item as it goes back."""
     native = dict(item)
     if native.get("type") == "image_generation_call":
         native.pop("result", None)
     outputs = native.get("outputs")
     if isinstance(outputs, list):
-        native["outputs"] = [entry for entry in outputs if not _is_picture(entry)]
+        native["outputs"] = [entry for entry in outputs if not _is_image(entry)]
     return native
 
 

@@ -18,69 +18,69 @@ from typing import Any
 
 from ...errors import ErrorInfo
 from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
-from ..answer import AnswerDecoder, EventFrames, Reader
-from ..faults import TURN_FAILED, fault_of_value
-from ..fitting import loose_json
-from ..frame_template import NUMBER, WORD, SkipRule, unread
+from ..answer import EventFrames, StreamDecoder, WireReader
+from ..faults import TURN_FAILED, error_from_value
+from ..fitting import decode_lenient_json
+from ..frame_template import NUMBER, WORD, SkipRule, varying_value
 from ..functions import arguments_text
 from ..profile import Profile
 from . import builtin
-from .event import Event, read_event, read_head, read_response, read_usage
+from .event import Event, read_event, read_response, read_response_head, read_usage
 from .item import (
     KIND_OF_PART,
     ROLE_OF_TYPE,
     Item,
-    Kind,
+    ItemRole,
     Part,
-    Role,
+    PartKind,
     arguments_of,
-    escaped,
+    extra_fields,
     id_of,
-    more_of,
-    objects,
+    json_escaped,
+    objects_in,
     text_of,
 )
 
-INCOMPLETE: dict[Any, FinishReason] = {"content_filter": "content_filter"}
+INCOMPLETE_REASONS: dict[Any, FinishReason] = {"content_filter": "content_filter"}
 """Why an answer is incomplete. Everything else is a limit of some sort: what came last is not all of it."""
 
 # What of the response itself is worth telling.
-_DETAILS = ("service_tier", "input_transformations")
+_RESPONSE_DETAILS = ("service_tier", "input_transformations")
 
 
-class Items(Reader):
+class ResponsesReader(WireReader):
     """The state of one answer, item by item; `emit` holds what it amounts to."""
 
     wire = "Responses"
     code = "not_responses"
-    unread = (unread(b"sequence_number", NUMBER), unread(b"obfuscation", WORD))
+    varying_values = (varying_value(b"sequence_number", NUMBER), varying_value(b"obfuscation", WORD))
 
     def __init__(self, row: Profile, origin: Origin) -> None:
         super().__init__(origin)
         self._row = row
-        self._told = row.item_end == "told"
+        self._has_item_end = row.item_end == "told"
         self._items: dict[int, Item] = {}
-        self._all: list[Item] = []
-        self._last = 0
-        self._calls = False
+        self._item_list: list[Item] = []
+        self._last_index = 0
+        self._has_calls = False
 
-    def frame(self, data: bytes, name: str) -> None:
+    def read_frame(self, data: bytes, name: str) -> None:
         event = read_event(data)
         if event is not None and (event.type or name):
-            part = self.event(event, name)
+            part = self.handle_event(event, name)
             if part is not None and type(event.delta) is str:
-                self.skip_rule = SkipRule(on_skip=part.skipped)
+                self.skip_rule = SkipRule(on_skip=part.add_skipped)
         elif data.strip():
-            self._body(data, name)
+            self._read_body(data, name)
 
-    def settle(self) -> None:
+    def end_normally(self) -> None:
         """The stream said `[DONE]`, perhaps without a word of how it went."""
         if not self.heard:
             self.fail(ErrorInfo("model_error", "the upstream's answer ended without any event", code="empty_stream"))
         elif not self.finished:
-            self._finish("completed", {})
+            self._finish_response("completed", {})
 
-    def event(self, event: Event, name: str = "") -> Part | None:
+    def handle_event(self, event: Event, name: str = "") -> Part | None:
         """One event; `name` is what the stream calls it, where it does not say so itself.
 
         If it brought more of a part's text, and the next one like it will do the same: that part.
@@ -90,18 +90,18 @@ class Items(Reader):
         if kind is not None:
             item = self._items.get(event.output_index)  # type: ignore[arg-type]
             index = event.summary_index if kind == "summary" else event.content_index
-            known = item.parts.get((kind, index)) if item is not None else None
-            if known is None:
+            known_part = item.parts.get((kind, index)) if item is not None else None
+            if known_part is None:
                 self.heard = True
-            part = known or self._part_at(event, kind)
+            part = known_part or self._part_of_delta(event, kind)
             text = event.delta if type(event.delta) is str else text_of(event.delta)
             if text:
-                self._write(part, text, event.logprobs)
-            return known
-        step = _STEPS.get(type_)
-        if step is not None:
+                self._write_text(part, text, event.logprobs)
+            return known_part
+        handler = _HANDLERS.get(type_)
+        if handler is not None:
             self.heard = True
-            step(self, event)
+            handler(self, event)
         elif event.error:
             self._error(event)
         else:
@@ -110,40 +110,40 @@ class Items(Reader):
 
     def flush(self) -> None:
         """Tell what was held back because it was not whole."""
-        for item in self._all:
-            self._flush(item)
+        for item in self._item_list:
+            self._flush_item(item)
 
-    def _flush(self, item: Item) -> None:
-        if item.over:
+    def _flush_item(self, item: Item) -> None:
+        if item.is_over:
             return
         if item.role == "tool":
-            self._cut_tool(item)
+            self._emit_partial_tool_call(item)
         elif item.role == "call":
-            if not item.told:
+            if not item.is_call_open:
                 self._open_call(item, "", None)
-            if not item.length:
-                self._more_arguments(item, arguments_text(arguments_of(item.native)))
+            if not item.arguments_length:
+                self._add_arguments(item, arguments_text(arguments_of(item.native)))
 
     # --- the response ----------------------------------------------------------------------------------------
 
-    def _body(self, data: bytes, name: str) -> None:
+    def _read_body(self, data: bytes, name: str) -> None:
         """What is no event: the whole response, an error in its place, or nothing of this wire."""
         try:
-            value = loose_json(data)
+            value = decode_lenient_json(data)
         except ValueError:
             value = None
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, dict) and isinstance(value.get("output"), list):
-            self._response(value, "completed" if value.get("object") == "response.compaction" else None)
+            self._read_response(value, "completed" if value.get("object") == "response.compaction" else None)
         elif isinstance(value, dict) and any(value.get(field) for field in ("error", "errors", "message", "detail")):
-            self.fail(fault_of_value(value))
+            self.fail(error_from_value(value))
         elif name == "error":
-            self.fail(fault_of_value(data.decode("utf-8", "replace")))
+            self.fail(error_from_value(data.decode("utf-8", "replace")))
         elif not self.heard or value is None:
-            self.refuse(data)
+            self.reject(data)
 
-    def _response(self, response: dict[str, Any], status: str | None) -> None:
+    def _read_response(self, response: dict[str, Any], status: str | None) -> None:
         """The whole response; `status` is what its event says that it must be."""
         self.heard = True
         emit = self.emit
@@ -154,165 +154,171 @@ class Items(Reader):
         )
         output = response.get("output")
         if isinstance(output, list):
-            self._output([native for native in output if isinstance(native, dict)])
+            self._read_output([native for native in output if isinstance(native, dict)])
         usage = response.get("usage")
         if isinstance(usage, dict):
             emit.usage = read_usage(usage, self._row.reasoning_tokens)
-        emit.provider_details = {name: response[name] for name in _DETAILS if response.get(name)}
-        said = response.get("status")
-        self._finish(said if said in _ENDS else status or str(said), response)
+        emit.provider_details = {name: response[name] for name in _RESPONSE_DETAILS if response.get(name)}
+        reported_status = response.get("status")
+        self._finish_response(
+            reported_status if reported_status in _END_STATUSES else status or str(reported_status), response
+        )
 
-    def _output(self, output: list[dict[str, Any]]) -> None:
+    def _read_output(self, output: list[dict[str, Any]]) -> None:
         """The items once more, all together: what of them did not come before."""
-        missing = len(output) - len(self._all)
-        ids = {item.id for item in self._all} - {None}
+        missing = len(output) - len(self._item_list)
+        ids = {item.id for item in self._item_list} - {None}
         for index, native in enumerate(output):
             item = self._items.get(index)
             if item is None:
                 if missing > 0 and (not isinstance(native.get("id"), str) or native["id"] not in ids):
                     missing -= 1
-                    self._end_item(self._begin(index, native), native)
-            elif not item.over:
+                    self._end_item(self._begin_item(index, native), native)
+            elif not item.is_over:
                 self._end_item(item, native)
-            elif item.role == "reasoning" and not item.signed and native.get("type") == "reasoning":
-                self._sign(item, native, {})
+            elif item.role == "reasoning" and not item.has_signature and native.get("type") == "reasoning":
+                self._add_signature(item, native, {})
 
-    def _finish(self, status: str, response: dict[str, Any]) -> None:
+    def _finish_response(self, status: str, response: dict[str, Any]) -> None:
         self.finished = self.done = True
         self.flush()
         emit = self.emit
         if status == "completed":
-            for item in self._all:
-                self._close(item)
-            emit.finish("tool_call" if self._calls else "stop", status)
+            for item in self._item_list:
+                self._close_item(item)
+            emit.finish("tool_call" if self._has_calls else "stop", status)
         elif status == "incomplete":
             details = response.get("incomplete_details")
             reason = details.get("reason") if isinstance(details, dict) else None
-            emit.finish(INCOMPLETE.get(reason, "length"), reason if isinstance(reason, str) else status)
+            emit.finish(INCOMPLETE_REASONS.get(reason, "length"), reason if isinstance(reason, str) else status)
         else:
             emit.finish("error", status)
             error = response.get("error")
-            emit.fail(fault_of_value({"error": error}) if error else _gave_up(status))
+            emit.fail(error_from_value({"error": error}) if error else _error_of_status(status))
 
-    def _last_event(self, event: Event, status: str) -> None:
-        self._response(read_response(event.response), status)
+    def _response_ended(self, event: Event, status: str) -> None:
+        self._read_response(read_response(event.response), status)
 
-    def _head(self, event: Event) -> None:
-        head = read_head(event.response)
+    def _response_started(self, event: Event) -> None:
+        head = read_response_head(event.response)
         # Some servers give every event another id: the first is as good as any.
         self.emit.start(head.id if self.emit.provider_response_id is None else None, head.model)
 
     def _error(self, event: Event) -> None:
         """An error in the stream, in either of its shapes. What the server says after it is not a second one."""
         flat = {name: getattr(event, name) for name in ("code", "message", "param")}
-        self.fail(fault_of_value({"error": event.error} if event.error else flat))
+        self.fail(error_from_value({"error": event.error} if event.error else flat))
 
     # --- items -----------------------------------------------------------------------------------------------
 
     def _item_added(self, event: Event) -> None:
         native = event.item or {}
-        index = event.output_index if event.output_index is not None else len(self._all)
+        index = event.output_index if event.output_index is not None else len(self._item_list)
         before = self._items.get(index)
-        if before is not None and not before.announced and not before.over:
-            self._announce(before, native)
+        if before is not None and not before.is_announced and not before.is_over:
+            self._announce_item(before, native)
             return
         if before is not None:
             # This server calls every item the same.
-            self._flush(before)
-            self._close(before)
-        self._begin(index, native)
+            self._flush_item(before)
+            self._close_item(before)
+        self._begin_item(index, native)
 
     def _item_done(self, event: Event) -> None:
         native = event.item or {}
-        index = event.output_index if event.output_index is not None else self._last
+        index = event.output_index if event.output_index is not None else self._last_index
         item = self._items.get(index)
         if item is None:
-            item = self._begin(index, native)
-        if not item.over:
+            item = self._begin_item(index, native)
+        if not item.is_over:
             self._end_item(item, native)
 
-    def _guess(self, event: Event, type_: str) -> Item:
+    def _begin_unannounced(self, event: Event, type_: str) -> Item:
         """An item that was not announced. What its events call it is a name as good as any."""
-        index = event.output_index if event.output_index is not None else self._last
-        return self._begin(index, {}, type_, id_of({"id": event.item_id}))
+        index = event.output_index if event.output_index is not None else self._last_index
+        return self._begin_item(index, {}, type_, id_of({"id": event.item_id}))
 
-    def _begin(self, index: int, native: dict[str, Any], type_: str = "message", id: str | None = None) -> Item:
-        said = native.get("type")
-        item = Item(len(self._all), said if isinstance(said, str) else type_, "other")
+    def _begin_item(self, index: int, native: dict[str, Any], type_: str = "message", id: str | None = None) -> Item:
+        native_type = native.get("type")
+        item = Item(len(self._item_list), native_type if isinstance(native_type, str) else type_, "other")
         item.role = self._role_of(item.type)
         item.id = id
-        self._all.append(item)
+        self._item_list.append(item)
         self._items[index] = item
-        self._last = index
+        self._last_index = index
         if native:
-            self._announce(item, native)
+            self._announce_item(item, native)
         if item.role == "reasoning":
-            self.emit.item(item.key, "reasoning", id=item.id, ends=self._told)
+            self.emit.item(item.key, "reasoning", id=item.id, explicit_end=self._has_item_end)
         elif item.role == "tool":
-            self.emit.item(item.key, "builtin_tool", id=item.id, ends=True)
-            self._tell_tool(item, native)
+            self.emit.item(item.key, "builtin_tool", id=item.id, explicit_end=True)
+            self._emit_tool_call(item, native)
         return item
 
-    def _role_of(self, type_: str) -> Role:
+    def _role_of(self, type_: str) -> ItemRole:
         return "tool" if type_ in self._row.server_tools else ROLE_OF_TYPE.get(type_, "other")
 
-    def _announce(self, item: Item, native: dict[str, Any]) -> None:
-        item.announced = True
+    def _announce_item(self, item: Item, native: dict[str, Any]) -> None:
+        item.is_announced = True
         item.native = native
         item.id = item.id or id_of(native)
-        item.details = more_of(native, item.role)
+        item.details = extra_fields(native, item.role)
         if item.role == "call" and text_of(native.get("name")):
             self._open_call(item, text_of(native.get("name")), native)
 
     def _end_item(self, item: Item, native: dict[str, Any]) -> None:
         """The item, whole."""
-        said = native.get("type")
-        if isinstance(said, str) and item.role in ("message", "call", "other") and not (item.parts or item.told):
+        native_type = native.get("type")
+        if (
+            isinstance(native_type, str)
+            and item.role in ("message", "call", "other")
+            and not (item.parts or item.is_call_open)
+        ):
             # It was only guessed, and nothing of it was told.
-            item.type, item.role = said, self._role_of(said)
+            item.type, item.role = native_type, self._role_of(native_type)
         item.id = item.id or id_of(native)
-        _WHOLE[item.role](self, item, native)
-        self._close(item)
+        _ITEM_END_HANDLERS[item.role](self, item, native)
+        self._close_item(item)
 
-    def _close(self, item: Item) -> None:
-        if item.over:
+    def _close_item(self, item: Item) -> None:
+        if item.is_over:
             return
-        item.over = True
+        item.is_over = True
         for part in item.parts.values():
-            part.over = True
+            part.is_over = True
             self.emit.close(part.key)
         if item.role == "tool":
             self.emit.close((item.key, "call"))
-        elif item.told and item.type == "custom_tool_call":
+        elif item.is_call_open and item.type == "custom_tool_call":
             self.emit.tool_call(item.key, '"}')
         self.emit.close(item.key)
 
     # --- texts -----------------------------------------------------------------------------------------------
 
-    def _part_at(self, event: Event, kind: Kind, *, announced: bool = False) -> Part:
+    def _part_of_delta(self, event: Event, kind: PartKind, *, announced: bool = False) -> Part:
         """The part that an event is about, or a new one."""
-        index = event.output_index if event.output_index is not None else self._last
+        index = event.output_index if event.output_index is not None else self._last_index
         item = self._items.get(index)
         if item is None:
-            item = self._guess(event, "reasoning" if kind in ("raw", "summary") else "message")
+            item = self._begin_unannounced(event, "reasoning" if kind in ("raw", "summary") else "message")
         place = event.summary_index if kind == "summary" else event.content_index
-        return self._part(item, kind, place, announced=announced)
+        return self._find_or_add_part(item, kind, place, announced=announced)
 
-    def _part(self, item: Item, kind: Kind, place: int | None, *, announced: bool = True) -> Part:
-        asked = (kind, place)
+    def _find_or_add_part(self, item: Item, kind: PartKind, place: int | None, *, announced: bool = True) -> Part:
+        event_key = (kind, place)
         # Answer text in a reasoning item is reasoning, whatever its events are called.
-        real: Kind = "raw" if kind == "text" and item.role == "reasoning" else kind
-        part, last = item.parts.get((real, place or 0)), item.part
-        if part is None and not announced and last is not None and last.kind == real:
+        part_kind: PartKind = "raw" if kind == "text" and item.role == "reasoning" else kind
+        part, last = item.parts.get((part_kind, place or 0)), item.last_part
+        if part is None and not announced and last is not None and last.kind == part_kind:
             # Some servers count every delta as a part of its own, without having announced any.
-            part = None if last.announced or last.over else last
+            part = None if last.is_announced or last.is_over else last
         if part is None:
-            part = item.part = Part(item, real)
-        item.parts[asked] = item.parts[real, place or 0] = part
-        part.announced = part.announced or announced
+            part = item.last_part = Part(item, part_kind)
+        item.parts[event_key] = item.parts[part_kind, place or 0] = part
+        part.is_announced = part.is_announced or announced
         return part
 
-    def _write(self, part: Part, text: str, logprobs: Any = None) -> None:
+    def _write_text(self, part: Part, text: str, logprobs: Any = None) -> None:
         item, kind = part.item, part.kind
         if kind == "text":
             self.emit.text(
@@ -320,140 +326,151 @@ class Items(Reader):
                 text,
                 item=item.key,
                 id=item.id,
-                details=item.details if not part.length else None,
-                logprobs=objects(logprobs) if logprobs else None,
-                ends=not part.over,
+                details=item.details if not part.text_length else None,
+                logprobs=objects_in(logprobs) if logprobs else None,
+                explicit_end=not part.is_over,
             )
         elif kind == "refusal":
-            self.emit.refusal(part.key, text, item=item.key, ends=not part.over)
+            self.emit.refusal(part.key, text, item=item.key, explicit_end=not part.is_over)
         else:
-            self.emit.thinking(part.key, text, item=item.key, form=kind, id=item.id, ends=self._told and not part.over)
-        part.length += len(text)
+            self.emit.thinking(
+                part.key,
+                text,
+                item=item.key,
+                form=kind,
+                id=item.id,
+                explicit_end=self._has_item_end and not part.is_over,
+            )
+        part.text_length += len(text)
 
-    def _rest(self, part: Part, text: str, logprobs: Any = None) -> None:
+    def _write_rest(self, part: Part, text: str, logprobs: Any = None) -> None:
         """All of the part's text: what of it was not told yet."""
-        if len(text) > part.length:
-            self._write(part, text[part.length :], logprobs if not part.length else None)
+        if len(text) > part.text_length:
+            self._write_text(part, text[part.text_length :], logprobs if not part.text_length else None)
 
-    def _annotate(self, part: Part, annotations: list[dict[str, Any]]) -> None:
+    def _add_annotations(self, part: Part, annotations: list[dict[str, Any]]) -> None:
         if annotations and part.kind == "text":
             item = part.item
-            first = not part.length and not part.annotations
+            first = not part.text_length and not part.annotation_count
             self.emit.text(
                 part.key,
                 item=item.key,
                 id=item.id,
                 details=item.details if first else None,
                 annotations=annotations,
-                ends=not part.over,
+                explicit_end=not part.is_over,
             )
-            part.annotations += len(annotations)
+            part.annotation_count += len(annotations)
 
-    def _over(self, part: Part, *, at_once: bool = False) -> None:
-        part.over = True
+    def _end_part(self, part: Part, *, at_once: bool = False) -> None:
+        part.is_over = True
         self.emit.close(part.key, at_once=at_once)
 
     def _part_added(self, event: Event) -> None:
-        self._kind_of(event, announced=True)
+        self._part_of_event(event, announced=True)
 
     def _part_done(self, event: Event) -> None:
-        part = self._kind_of(event)
+        part = self._part_of_event(event)
         if part is not None:
-            self._whole_part(part, event.part or {})
+            self._complete_part(part, event.part or {})
             # Whoever watches it think sees that this thought is over, however long the next one takes to come.
-            self._over(part, at_once=part.kind in ("summary", "raw"))
+            self._end_part(part, at_once=part.kind in ("summary", "raw"))
 
-    def _kind_of(self, event: Event, *, announced: bool = False) -> Part | None:
+    def _part_of_event(self, event: Event, *, announced: bool = False) -> Part | None:
         """The part that an event with a `part` is about; None if it is of no kind that streams."""
         kind = KIND_OF_PART.get(text_of((event.part or {}).get("type")))
-        return self._part_at(event, kind, announced=announced) if kind is not None else None
+        return self._part_of_delta(event, kind, announced=announced) if kind is not None else None
 
-    def _whole_part(self, part: Part, native: dict[str, Any]) -> None:
-        self._rest(part, text_of(native.get("refusal" if part.kind == "refusal" else "text")), native.get("logprobs"))
-        self._annotate(part, objects(native.get("annotations"))[part.annotations :])
+    def _complete_part(self, part: Part, native: dict[str, Any]) -> None:
+        self._write_rest(
+            part, text_of(native.get("refusal" if part.kind == "refusal" else "text")), native.get("logprobs")
+        )
+        self._add_annotations(part, objects_in(native.get("annotations"))[part.annotation_count :])
 
-    def _text_done(self, event: Event, kind: Kind) -> None:
-        part = self._part_at(event, kind)
-        self._rest(part, text_of(event.refusal if kind == "refusal" else event.text), event.logprobs)
-        self._over(part)
+    def _text_done(self, event: Event, kind: PartKind) -> None:
+        part = self._part_of_delta(event, kind)
+        self._write_rest(part, text_of(event.refusal if kind == "refusal" else event.text), event.logprobs)
+        self._end_part(part)
 
     def _annotation(self, event: Event) -> None:
-        self._annotate(self._part_at(event, "text"), objects([event.annotation]))
+        self._add_annotations(self._part_of_delta(event, "text"), objects_in([event.annotation]))
 
     # --- whole items -------------------------------------------------------------------------------------------
 
-    def _reasoning(self, item: Item, native: dict[str, Any]) -> None:
-        texts: list[tuple[Kind, int, str]] = [
+    def _end_reasoning(self, item: Item, native: dict[str, Any]) -> None:
+        texts: list[tuple[PartKind, int, str]] = [
             (kind, place, text_of(part.get("text")))
-            for name, kind in _TEXTS
-            for place, part in enumerate(objects(native.get(name)))
+            for name, kind in _REASONING_TEXT_FIELDS
+            for place, part in enumerate(objects_in(native.get(name)))
         ]
         for kind, place, text in texts:
             other = item.parts.get(("raw" if kind == "summary" else "summary", place))
-            if (kind, place) not in item.parts and other is not None and other.length == len(text):
+            if (kind, place) not in item.parts and other is not None and other.text_length == len(text):
                 continue  # streamed under the other name
-            part = self._part(item, kind, place)
-            self._rest(part, text)
-            self._over(part)
-        more = more_of(native, "reasoning")
-        told = [(part.kind, part.length) for part in dict.fromkeys(item.parts.values()) if part.length]
-        if texts and sorted(told) != sorted((kind, len(text)) for kind, _, text in texts if text):
+            part = self._find_or_add_part(item, kind, place)
+            self._write_rest(part, text)
+            self._end_part(part)
+        extra = extra_fields(native, "reasoning")
+        streamed = [(part.kind, part.text_length) for part in dict.fromkeys(item.parts.values()) if part.text_length]
+        if texts and sorted(streamed) != sorted((kind, len(text)) for kind, _, text in texts if text):
             # What was streamed is not what the item says it holds: it goes back as it says.
-            more |= {name: native[name] for name, _ in _TEXTS if name in native}
-        self._sign(item, native, more)
+            extra |= {name: native[name] for name, _ in _REASONING_TEXT_FIELDS if name in native}
+        self._add_signature(item, native, extra)
 
-    def _sign(self, item: Item, native: dict[str, Any], more: dict[str, Any]) -> None:
+    def _add_signature(self, item: Item, native: dict[str, Any], extra: dict[str, Any]) -> None:
         """What of a reasoning item is known only at its end."""
-        sealed = native.get("encrypted_content")
-        signature = sealed if isinstance(sealed, str) and sealed else None
-        if signature or more:
-            item.signed = True
+        encrypted = native.get("encrypted_content")
+        signature = encrypted if isinstance(encrypted, str) and encrypted else None
+        if signature or extra:
+            item.has_signature = True
             self.emit.item(
                 item.key,
                 "reasoning",
                 id=item.id,
                 signature=signature,
-                native=more or None,
-                ends=self._told and not item.over,
+                native=extra or None,
+                explicit_end=self._has_item_end and not item.is_over,
             )
 
-    def _message(self, item: Item, native: dict[str, Any]) -> None:
+    def _end_message(self, item: Item, native: dict[str, Any]) -> None:
         if native.get("role") not in (None, "assistant"):
-            self._opaque(item, native)
+            self._end_opaque(item, native)
             return
-        late = {name: value for name, value in more_of(native, "message").items() if name not in item.details}
-        item.details = {**item.details, **late}
+        late_details = {
+            name: value for name, value in extra_fields(native, "message").items() if name not in item.details
+        }
+        item.details = {**item.details, **late_details}
         content = native.get("content")
-        parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else objects(content)
-        if late and item.part is not None and self.emit.is_open(item.part.key):
-            self.emit.text(item.part.key, details=late)
+        parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else objects_in(content)
+        if late_details and item.last_part is not None and self.emit.is_open(item.last_part.key):
+            self.emit.text(item.last_part.key, details=late_details)
         for place, entry in enumerate(parts):
             kind = KIND_OF_PART.get(text_of(entry.get("type")))
             if kind is None:
                 # Kept in a message of its own, as which it can go back.
-                alone = {**native, "content": [entry]}
-                self._keep(text_of(entry.get("type")) or "content", alone, item.id)
+                message = {**native, "content": [entry]}
+                self._emit_opaque(text_of(entry.get("type")) or "content", message, item.id)
             else:
-                part = self._part(item, kind, place)
-                self._whole_part(part, entry)
-                self._over(part)
+                part = self._find_or_add_part(item, kind, place)
+                self._complete_part(part, entry)
+                self._end_part(part)
 
-    def _call(self, item: Item, native: dict[str, Any]) -> None:
+    def _end_call(self, item: Item, native: dict[str, Any]) -> None:
         name = text_of(native.get("name"))
-        if not item.told:
-            item.details = item.details or more_of(native, "call")
+        if not item.is_call_open:
+            item.details = item.details or extra_fields(native, "call")
             self._open_call(item, name, native)
         arguments = arguments_text(arguments_of(native) or arguments_of(item.native))
-        self._more_arguments(item, arguments[item.length :])
+        self._add_arguments(item, arguments[item.arguments_length :])
 
     def _open_call(self, item: Item, name: str, native: dict[str, Any] | None) -> None:
-        item.told = self._calls = True
+        item.is_call_open = self._has_calls = True
         args, item.pieces = "".join(item.pieces), []
-        item.length = len(args)
+        item.arguments_length = len(args)
         details = item.details
         if item.type == "custom_tool_call":
             # Its input is any text; here it is the one argument of a call like others.
-            args, details = '{"input":"' + escaped(args), {"type": item.type, **details}
+            args, details = '{"input":"' + json_escaped(args), {"type": item.type, **details}
         call_id = (native or item.native).get("call_id")
         self.emit.tool_call(
             item.key,
@@ -462,37 +479,37 @@ class Items(Reader):
             call_id=call_id if isinstance(call_id, str) else None,
             id=item.id,
             details=details or None,
-            ends=True,
+            explicit_end=True,
         )
 
-    def _more_arguments(self, item: Item, text: str) -> None:
+    def _add_arguments(self, item: Item, text: str) -> None:
         if not text:
             return
-        if item.told:
-            item.length += len(text)
-            self.emit.tool_call(item.key, escaped(text) if item.type == "custom_tool_call" else text)
+        if item.is_call_open:
+            item.arguments_length += len(text)
+            self.emit.tool_call(item.key, json_escaped(text) if item.type == "custom_tool_call" else text)
         else:
             item.pieces.append(text)
 
     def _arguments_delta(self, event: Event) -> None:
         text = event.delta if type(event.delta) is str else arguments_text(event.delta)
-        item = self._items.get(event.output_index if event.output_index is not None else self._last)
+        item = self._items.get(event.output_index if event.output_index is not None else self._last_index)
         if item is None:
-            item = self._guess(event, "function_call")
-        self._more_arguments(item, text)
+            item = self._begin_unannounced(event, "function_call")
+        self._add_arguments(item, text)
 
     def _arguments_done(self, event: Event) -> None:
-        item = self._items.get(event.output_index if event.output_index is not None else self._last)
+        item = self._items.get(event.output_index if event.output_index is not None else self._last_index)
         if item is not None and item.role == "call":
-            if not item.told and event.name:
+            if not item.is_call_open and event.name:
                 self._open_call(item, event.name, None)
             arguments = arguments_text(event.arguments if event.arguments is not None else event.input)
-            if item.told:
-                self._more_arguments(item, arguments[item.length :])
+            if item.is_call_open:
+                self._add_arguments(item, arguments[item.arguments_length :])
             elif not item.pieces:
-                self._more_arguments(item, arguments)
+                self._add_arguments(item, arguments)
 
-    def _tell_tool(self, item: Item, native: dict[str, Any], args: Any = "", **more: Any) -> None:
+    def _emit_tool_call(self, item: Item, native: dict[str, Any], args: Any = "", **more: Any) -> None:
         self.emit.builtin_call(
             (item.key, "call"),
             args if isinstance(args, str | dict) else "",
@@ -500,55 +517,59 @@ class Items(Reader):
             call_id=item.id or "",
             item=item.key,
             id=item.id,
-            ends=True,
+            explicit_end=True,
             **more,
         )
 
-    def _tool(self, item: Item, native: dict[str, Any]) -> None:
+    def _end_tool(self, item: Item, native: dict[str, Any]) -> None:
         provider, tool = self.emit.origin.provider, builtin.TOOLS.get(item.type, builtin.CUSTOM)
-        self._tell_tool(item, native, tool.args(native), details={"native": builtin.without_pictures(native)})
+        self._emit_tool_call(item, native, tool.args(native), details={"native": builtin.without_images(native)})
         self.emit.close((item.key, "call"))
-        self.emit.whole(builtin.return_of(tool, native, provider), item=item.key)
-        self._close(item)
-        for file in builtin.files_of(native, provider):
-            self.emit.whole(file)
+        self.emit.whole_part(builtin.tool_return(tool, native, provider), item=item.key)
+        self._close_item(item)
+        for file in builtin.image_files(native, provider):
+            self.emit.whole_part(file)
 
-    def _cut_tool(self, item: Item) -> None:
+    def _emit_partial_tool_call(self, item: Item) -> None:
         """A tool of which only the beginning came: what is known of what it was asked."""
         tool = builtin.TOOLS.get(item.type, builtin.CUSTOM)
-        if tool.streams and item.pieces:
-            self._tell_tool(item, item.native, tool.args(item.native | {tool.streams: "".join(item.pieces)}))
+        if tool.streamed_field and item.pieces:
+            self._emit_tool_call(
+                item, item.native, tool.args(item.native | {tool.streamed_field: "".join(item.pieces)})
+            )
             item.pieces = []
 
     def _progress(self, event: Event, type_: str) -> None:
         """How far a provider's own tool is, in its own word."""
-        item = self._items.get(event.output_index if event.output_index is not None else self._last)
-        if item is not None and item.role == "tool" and not item.over:
+        item = self._items.get(event.output_index if event.output_index is not None else self._last_index)
+        if item is not None and item.role == "tool" and not item.is_over:
             prefix, _, word = type_.rpartition(".")
             if prefix == f"response.{item.type}" and word in ("in_progress", "searching", "interpreting", "generating"):
-                self._tell_tool(item, item.native, status=word)
+                self._emit_tool_call(item, item.native, status=word)
 
-    def _opaque(self, item: Item, native: dict[str, Any]) -> None:
-        sealed = native.get("encrypted_content")
-        if item.type in ("compaction", "compaction_summary") and isinstance(sealed, str):
-            more = {name: value for name, value in native.items() if name not in ("id", "encrypted_content")}
-            self.emit.whole(
+    def _end_opaque(self, item: Item, native: dict[str, Any]) -> None:
+        encrypted = native.get("encrypted_content")
+        if item.type in ("compaction", "compaction_summary") and isinstance(encrypted, str):
+            details = {name: value for name, value in native.items() if name not in ("id", "encrypted_content")}
+            self.emit.whole_part(
                 CompactionPart(
-                    signature=sealed, id=item.id, provider_name=self.emit.origin.provider, provider_details=more
+                    signature=encrypted, id=item.id, provider_name=self.emit.origin.provider, provider_details=details
                 )
             )
         elif native:
-            self._keep(item.type, native, item.id)
+            self._emit_opaque(item.type, native, item.id)
 
-    def _keep(self, type_: str, native: dict[str, Any], id: str | None) -> None:
-        self.emit.whole(OpaquePart(type_, native, id=id, provider_name=self.emit.origin.provider))
+    def _emit_opaque(self, type_: str, native: dict[str, Any], id: str | None) -> None:
+        self.emit.whole_part(OpaquePart(type_, native, id=id, provider_name=self.emit.origin.provider))
 
 
-def _with(step: Callable[[Items, Event, Any], None], argument: str) -> Callable[[Items, Event], None]:
+def _with_argument(
+    step: Callable[[ResponsesReader, Event, Any], None], argument: str
+) -> Callable[[ResponsesReader, Event], None]:
     return lambda items, event: step(items, event, argument)
 
 
-_DELTAS: dict[str, Kind] = {
+_DELTAS: dict[str, PartKind] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
     "response.reasoning_text.delta": "raw",
@@ -557,50 +578,53 @@ _DELTAS: dict[str, Kind] = {
     "response.reasoning_summary.delta": "summary",
 }
 
-_STEPS: dict[str, Callable[[Items, Event], None]] = {
-    "response.created": Items._head,
-    "response.queued": Items._head,
-    "response.in_progress": Items._head,
-    "response.completed": _with(Items._last_event, "completed"),
-    "response.done": _with(Items._last_event, "completed"),
-    "response.incomplete": _with(Items._last_event, "incomplete"),
-    "response.failed": _with(Items._last_event, "failed"),
-    "response.cancelled": _with(Items._last_event, "cancelled"),
-    "error": Items._error,
-    "response.error": Items._error,
-    "response.output_item.added": Items._item_added,
-    "response.output_item.done": Items._item_done,
-    "response.content_part.added": Items._part_added,
-    "response.content_part.done": Items._part_done,
-    "response.reasoning_part.added": Items._part_added,
-    "response.reasoning_part.done": Items._part_done,
-    "response.reasoning_summary_part.added": Items._part_added,
-    "response.reasoning_summary_part.done": Items._part_done,
-    **{name.removesuffix("delta") + "done": _with(Items._text_done, kind) for name, kind in _DELTAS.items()},
-    "response.output_text.annotation.added": Items._annotation,
-    "response.function_call_arguments.delta": Items._arguments_delta,
-    "response.function_call_arguments.done": Items._arguments_done,
-    "response.custom_tool_call_input.delta": Items._arguments_delta,
-    "response.custom_tool_call_input.done": Items._arguments_done,
-    "response.code_interpreter_call_code.delta": Items._arguments_delta,
-    "response.mcp_call_arguments.delta": Items._arguments_delta,
+_HANDLERS: dict[str, Callable[[ResponsesReader, Event], None]] = {
+    "response.created": ResponsesReader._response_started,
+    "response.queued": ResponsesReader._response_started,
+    "response.in_progress": ResponsesReader._response_started,
+    "response.completed": _with_argument(ResponsesReader._response_ended, "completed"),
+    "response.done": _with_argument(ResponsesReader._response_ended, "completed"),
+    "response.incomplete": _with_argument(ResponsesReader._response_ended, "incomplete"),
+    "response.failed": _with_argument(ResponsesReader._response_ended, "failed"),
+    "response.cancelled": _with_argument(ResponsesReader._response_ended, "cancelled"),
+    "error": ResponsesReader._error,
+    "response.error": ResponsesReader._error,
+    "response.output_item.added": ResponsesReader._item_added,
+    "response.output_item.done": ResponsesReader._item_done,
+    "response.content_part.added": ResponsesReader._part_added,
+    "response.content_part.done": ResponsesReader._part_done,
+    "response.reasoning_part.added": ResponsesReader._part_added,
+    "response.reasoning_part.done": ResponsesReader._part_done,
+    "response.reasoning_summary_part.added": ResponsesReader._part_added,
+    "response.reasoning_summary_part.done": ResponsesReader._part_done,
+    **{
+        name.removesuffix("delta") + "done": _with_argument(ResponsesReader._text_done, kind)
+        for name, kind in _DELTAS.items()
+    },
+    "response.output_text.annotation.added": ResponsesReader._annotation,
+    "response.function_call_arguments.delta": ResponsesReader._arguments_delta,
+    "response.function_call_arguments.done": ResponsesReader._arguments_done,
+    "response.custom_tool_call_input.delta": ResponsesReader._arguments_delta,
+    "response.custom_tool_call_input.done": ResponsesReader._arguments_done,
+    "response.code_interpreter_call_code.delta": ResponsesReader._arguments_delta,
+    "response.mcp_call_arguments.delta": ResponsesReader._arguments_delta,
 }
 """What each event does. Others only say how far a tool has come, or are not known: they are nothing."""
 
-_ENDS = ("completed", "incomplete", "failed", "cancelled")
+_END_STATUSES = ("completed", "incomplete", "failed", "cancelled")
 
-_TEXTS: tuple[tuple[str, Kind], ...] = (("summary", "summary"), ("content", "raw"))
+_REASONING_TEXT_FIELDS: tuple[tuple[str, PartKind], ...] = (("summary", "summary"), ("content", "raw"))
 
-_WHOLE: dict[Role, Callable[[Items, Item, dict[str, Any]], None]] = {
-    "reasoning": Items._reasoning,
-    "message": Items._message,
-    "call": Items._call,
-    "tool": Items._tool,
-    "other": Items._opaque,
+_ITEM_END_HANDLERS: dict[ItemRole, Callable[[ResponsesReader, Item, dict[str, Any]], None]] = {
+    "reasoning": ResponsesReader._end_reasoning,
+    "message": ResponsesReader._end_message,
+    "call": ResponsesReader._end_call,
+    "tool": ResponsesReader._end_tool,
+    "other": ResponsesReader._end_opaque,
 }
 
 
-def _gave_up(status: str) -> ErrorInfo:
+def _error_of_status(status: str) -> ErrorInfo:
     if status == "cancelled":
         return ErrorInfo("unavailable", "the upstream cancelled the response", code="cancelled")
     if status in ("queued", "in_progress"):
@@ -610,9 +634,9 @@ def _gave_up(status: str) -> ErrorInfo:
             "background",
             code="response_not_finished",
         )
-    return ErrorInfo("model_error", TURN_FAILED, code="failed", said=status)
+    return ErrorInfo("model_error", TURN_FAILED, code="failed", upstream_message=status)
 
 
-def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> AnswerDecoder:
+def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
     """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
-    return AnswerDecoder(Items(row, origin), EventFrames())
+    return StreamDecoder(ResponsesReader(row, origin), EventFrames())

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, same_origin
 from ...settings import ModelCall, OutputFormat, ToolDefinition
-from ..effort import SAMPLING, asked_effort, levels_at, may_sample
-from ..functions import offered
+from ..effort import SAMPLING, accepts_sampling, effort_paths, requested_effort
+from ..functions import offered_tools
 from ..profile import Profile
-from ..setting_fields import Body, SettingFields, Settings, Write, sampling_silencers
+from ..setting_fields import Body, SettingFields, Settings, SettingWrite, sampling_suppressors
 from .history_items import history_items
 
 # Settings that every server knows, and their names there.
@@ -25,7 +25,7 @@ _COMMON = {
 }
 
 # OpenAI's own, which are sent as they are.
-_OWN = {
+_PROVIDER_SETTINGS = {
     "openai_previous_response_id": "previous_response_id",
     "openai_conversation_id": "conversation",
     "openai_truncation": "truncation",
@@ -67,17 +67,17 @@ _REASONING = {
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
-    settings: Settings = _going_on(call.messages, call.settings, target)
+    settings: Settings = _resolve_previous_response(call.messages, call.settings, target)
     store = settings.get("openai_store", row.store)
-    messages = _since(call.messages, settings.get("openai_previous_response_id"))
+    messages = _messages_after(call.messages, settings.get("openai_previous_response_id"))
     body: Body = {
         "model": call.model,
         "input": history_items(
             messages,
             row,
             target,
-            ids=settings.get("openai_send_reasoning_ids") is not False,
-            stored=store is not False,
+            with_ids=settings.get("openai_send_reasoning_ids") is not False,
+            is_stored=store is not False,
         ),
     }
     instructions = [m.instructions for m in messages if isinstance(m, ModelRequest) and m.instructions]
@@ -87,7 +87,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     if call.stream:
         body["stream"] = True
     builtin = [tool for name in _BUILTIN for tool in settings.get(name) or ()]
-    _write_settings(SettingFields(settings, body), row, _tools(call, builtin), _format(call.output))
+    _write_settings(SettingFields(settings, body), row, _tools(call, builtin), _text_format(call.output))
     return body
 
 
@@ -97,11 +97,11 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
     _write_settings(fields, row, {}, {})
     fields.settings = settings
     if settings.get("openai_previous_response_id") == AUTO:
-        _claim_going_on(fields, row)
+        _claim_previous_response(fields, row)
     return fields
 
 
-def _write_settings(fields: SettingFields, row: Profile, tools: Body, form: Body) -> None:
+def _write_settings(fields: SettingFields, row: Profile, tools: Body, text_format: Body) -> None:
     """`tools` and `form` (of the text) come from elsewhere; the provider's own settings win over them."""
     settings, body = fields.settings, fields.body
     if "openai_store" in settings:
@@ -109,13 +109,13 @@ def _write_settings(fields: SettingFields, row: Profile, tools: Body, form: Body
             fields.put("openai_store", "store", settings["openai_store"])
     elif row.store is not None:
         body["store"] = row.store
-    reasoning = row.thinking != "none"
-    own_effort = settings.get("openai_reasoning_effort")
-    effort = own_effort if own_effort is not None else asked_effort(settings, row)
-    samples = may_sample(row, effort if reasoning else None)
-    _write_include(fields, row, samples=samples)
+    has_reasoning = row.thinking != "none"
+    provider_effort = settings.get("openai_reasoning_effort")
+    effort = provider_effort if provider_effort is not None else requested_effort(settings, row)
+    sends_sampling = accepts_sampling(row, effort if has_reasoning else None)
+    _write_include(fields, row, sends_sampling=sends_sampling)
     fields.put_all({"top_logprobs": "top_logprobs"})
-    if reasoning:
+    if has_reasoning:
         _write_reasoning(fields, row)
     fields.put_all(_COMMON, skip_none=True)
     fields.put_all({setting: _OPTIONAL[setting] for setting in row.knows if setting in _OPTIONAL}, skip_none=True)
@@ -123,14 +123,14 @@ def _write_settings(fields: SettingFields, row: Profile, tools: Body, form: Body
         if settings.get(setting):
             fields.claim(setting, f"tools.{setting}")
     body |= tools
-    if form:
-        body["text"] = form
+    if text_format:
+        body["text"] = text_format
     _write_verbosity(fields, row)
-    fields.put_all(_OWN, skip_none=True)
+    fields.put_all(_PROVIDER_SETTINGS, skip_none=True)
     if "openai_send_reasoning_ids" in settings:
         fields.claim("openai_send_reasoning_ids", "input.id")
-    if not samples:
-        fields.withdraw(_SAMPLING, by=sampling_silencers(fields, row, "reasoning.effort"))
+    if not sends_sampling:
+        fields.withdraw(_SAMPLING, by=sampling_suppressors(fields, row, "reasoning.effort"))
     elif row.sampling == "told_off":
         fields.claim_sampling("reasoning.effort")
     fields.put_extra_body()
@@ -143,7 +143,7 @@ AUTO = "auto"
 """In place of a response's id: the last one that there is."""
 
 
-def _going_on(messages: list[ModelMessage], settings: Settings, target: Origin) -> Settings:
+def _resolve_previous_response(messages: list[ModelMessage], settings: Settings, target: Origin) -> Settings:
     """The settings with an id in place of `auto`: of the last response that `target` made and kept, if any.
 
     To go on from what is kept it must be kept, so that is asked for; where that is ruled out, or a conversation is
@@ -157,7 +157,7 @@ def _going_on(messages: list[ModelMessage], settings: Settings, target: Origin) 
     # With nothing new to say there is nothing to go on with.
     earlier = messages[:-1] if messages and isinstance(messages[-1], ModelRequest) else []
     for message in reversed(earlier):
-        if isinstance(message, ModelResponse) and _is_kept(message, target):
+        if isinstance(message, ModelResponse) and _is_stored(message, target):
             return {**settings, "openai_previous_response_id": message.provider_response_id}
     return settings
 
@@ -172,13 +172,13 @@ def _without_auto(settings: Settings) -> Settings:
     return settings | {"openai_store": True}
 
 
-def _is_kept(response: ModelResponse, target: Origin) -> bool:
+def _is_stored(response: ModelResponse, target: Origin) -> bool:
     """Whether the provider has it: one that failed or was broken off is not kept."""
-    whole = response.finish_reason not in (None, "error")
-    return whole and response.provider_response_id is not None and same_origin(response.origin, target)
+    is_complete = response.finish_reason not in (None, "error")
+    return is_complete and response.provider_response_id is not None and same_origin(response.origin, target)
 
 
-def _since(messages: list[ModelMessage], response_id: str | None) -> list[ModelMessage]:
+def _messages_after(messages: list[ModelMessage], response_id: str | None) -> list[ModelMessage]:
     """What the provider does not have, if it is to go on from a response that it kept."""
     if response_id is not None:
         for place, message in enumerate(messages):
@@ -191,7 +191,7 @@ _LOGPROBS = ("logprobs", "openai_logprobs")
 _SAMPLING = SAMPLING | {f"include.{name}" for name in _LOGPROBS}
 
 
-def _claim_going_on(fields: SettingFields, row: Profile) -> None:
+def _claim_previous_response(fields: SettingFields, row: Profile) -> None:
     """Record what `auto` does in any case: to ask that the answer be kept, unless something is said of that already."""
     name, settings = "openai_previous_response_id", fields.settings
     by = [other for other in ("openai_store", "openai_conversation_id") if settings.get(other) is not None]
@@ -200,24 +200,24 @@ def _claim_going_on(fields: SettingFields, row: Profile) -> None:
         return
     for place, write in enumerate(fields.writes):
         if write.setting == "openai_store":
-            fields.writes[place] = Write(name, "store", None, "bar" if row.store is True else "sent")
+            fields.writes[place] = SettingWrite(name, "store", None, "bar" if row.store is True else "sent")
 
 
-def _write_include(fields: SettingFields, row: Profile, *, samples: bool) -> None:
+def _write_include(fields: SettingFields, row: Profile, *, sends_sampling: bool) -> None:
     """What to send besides the answer. Two settings that ask for the same thing make each other superfluous."""
     settings = fields.settings
-    wanted = {name: item for name, item in _INCLUDE.items() if settings.get(name)}
-    items = [item for name, item in wanted.items() if samples or name not in _LOGPROBS]
+    requested = {name: item for name, item in _INCLUDE.items() if settings.get(name)}
+    items = [item for name, item in requested.items() if sends_sampling or name not in _LOGPROBS]
     include = list(dict.fromkeys((*row.include, *items)))
     if include:
         fields.body["include"] = include
     for name, item in _INCLUDE.items():
         if name not in settings or item in row.include:
             continue
-        same = [other for other in wanted if other != name and wanted[other] == item]
-        if not same and (samples or name in wanted or name not in _LOGPROBS):
+        same = [other for other in requested if other != name and requested[other] == item]
+        if not same and (sends_sampling or name in requested or name not in _LOGPROBS):
             fields.claim(name, f"include.{name}")
-        elif name in wanted:
+        elif name in requested:
             fields.withhold(name, f"include.{name}", by=same)
 
 
@@ -225,8 +225,8 @@ def _write_include(fields: SettingFields, row: Profile, *, samples: bool) -> Non
 
 
 def _write_reasoning(fields: SettingFields, row: Profile) -> None:
-    fields.thinking_at(*levels_at(row, "reasoning.effort"))
-    effort = asked_effort(fields.settings, row)
+    fields.set_thinking_paths(*effort_paths(row, "reasoning.effort"))
+    effort = requested_effort(fields.settings, row)
     if effort is not None:
         fields.put("thinking", "reasoning.effort", effort)
     fields.put_all({"thinking_summary": "reasoning.summary"})
@@ -258,7 +258,7 @@ def _tool(tool: ToolDefinition) -> Body:
 def _tools(call: ModelCall, builtin: list[Body]) -> Body:
     """The tools, and whether to call one. A choice is narrowed by telling of fewer: not all servers know how else."""
     choice, narrowed = call.tool_choice, bool(call.tool_choice.names) and call.tool_choice.mode != "none"
-    tools = offered(call)
+    tools = offered_tools(call)
     if narrowed and len(tools) == 1 and choice.mode == "required":
         one: Body = {"type": "function", "name": tools[0].name}
         return {"tools": [*(_tool(tool) for tool in call.tools), *builtin], "tool_choice": one}
@@ -268,7 +268,7 @@ def _tools(call: ModelCall, builtin: list[Body]) -> Body:
     return {"tools": listed} | ({} if choice.mode == "auto" else {"tool_choice": choice.mode})
 
 
-def _format(output: OutputFormat) -> Body:
+def _text_format(output: OutputFormat) -> Body:
     """The form of the text."""
     if output.kind == "text":
         return {}

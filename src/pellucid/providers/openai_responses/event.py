@@ -13,9 +13,9 @@ from typing import Any, Literal
 import msgspec
 
 from ...parts import Usage
-from ..fitting import REFUSED, dict_of, int_of, loose_object, struct_reader
+from ..fitting import DECODE_ERRORS, decode_lenient_object, dict_of, int_of, lenient_struct_decoder
 
-_NOTHING = msgspec.Raw(b"")
+_EMPTY = msgspec.Raw(b"")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -35,7 +35,7 @@ class Event(msgspec.Struct, gc=False):
     input: Any = None
     item: dict[str, Any] | None = None
     part: dict[str, Any] | None = None
-    response: msgspec.Raw = _NOTHING
+    response: msgspec.Raw = _EMPTY
     """Large, and mostly the request over again: decoded only where it ends the answer."""
     # Errors, flat or nested.
     error: Any = None
@@ -44,59 +44,65 @@ class Event(msgspec.Struct, gc=False):
     param: Any = None
 
 
-class Head(msgspec.Struct, gc=False):
+class ResponseHead(msgspec.Struct, gc=False):
     """Of a response, who it is."""
 
     id: str | None = None
     model: str | None = None
 
 
-read_event = struct_reader(Event, listed=False)
+read_event = lenient_struct_decoder(Event, allow_list=False)
 """The event, or None for what is not a JSON object at all."""
-_decode_head = msgspec.json.Decoder(Head).decode
+_decode_response_head = msgspec.json.Decoder(ResponseHead).decode
 
 
-def read_head(raw: msgspec.Raw) -> Head:
+def read_response_head(raw: msgspec.Raw) -> ResponseHead:
     """The id and the model of a response. Whatever is not text is nothing."""
     try:
-        return _decode_head(raw)
-    except REFUSED:
+        return _decode_response_head(raw)
+    except DECODE_ERRORS:
         value = read_response(raw)
-        named = {name: value.get(name) for name in ("id", "model")}
-        return Head(**{name: text for name, text in named.items() if isinstance(text, str)})
+        fields = {name: value.get(name) for name in ("id", "model")}
+        return ResponseHead(**{name: text for name, text in fields.items() if isinstance(text, str)})
 
 
 def read_response(raw: msgspec.Raw) -> dict[str, Any]:
     """The whole response; empty if it is not an object."""
-    return loose_object(bytes(raw)) or {}
+    return decode_lenient_object(bytes(raw)) or {}
 
 
 # Counts that have a field of their own; the others keep their own names in `details`.
-_STANDARD = frozenset({"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "cache_write_tokens"})
+_STANDARD_COUNTS = frozenset({"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "cache_write_tokens"})
 
 
-def read_usage(raw: dict[str, Any], counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
+def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
     """`counted`: whether the output's count includes reasoning; `by_total`: whichever agrees with the total."""
-    given, made, total = (int_of(raw, name) for name in ("input_tokens", "output_tokens", "total_tokens"))
-    of_input, of_output = dict_of(raw, "input_tokens_details"), dict_of(raw, "output_tokens_details")
-    reasoning = int_of(of_output, "reasoning_tokens")
-    if made is not None and reasoning:
-        beside = counted == "by_total" and given is not None and total == given + made + reasoning
-        if counted == "outside" or beside:
-            made += reasoning
+    input_tokens, output_tokens, total = (
+        int_of(raw, name) for name in ("input_tokens", "output_tokens", "total_tokens")
+    )
+    input_details, output_details = dict_of(raw, "input_tokens_details"), dict_of(raw, "output_tokens_details")
+    reasoning_count = int_of(output_details, "reasoning_tokens")
+    if output_tokens is not None and reasoning_count:
+        is_outside = (
+            reasoning_counted == "by_total"
+            and input_tokens is not None
+            and total == input_tokens + output_tokens + reasoning_count
+        )
+        if reasoning_counted == "outside" or is_outside:
+            output_tokens += reasoning_count
     details = {
         name: value
-        for where in (raw, of_input, of_output)
-        for name, value in where.items()
-        if type(value) is int and name not in _STANDARD
+        for counts in (raw, input_details, output_details)
+        for name, value in counts.items()
+        if type(value) is int and name not in _STANDARD_COUNTS
     }
     return Usage(
-        input_tokens=given,
-        output_tokens=made,
-        output_reasoning_tokens=reasoning,
-        cache_read_tokens=int_of(of_input, "cached_tokens"),
-        cache_write_tokens=int_of(of_input, "cache_write_tokens"),
-        input_audio_tokens=int_of(of_input, "audio_tokens"),
-        output_audio_tokens=int_of(of_output, "audio_tokens"),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        output_reasoning_tokens=reasoning_count,
+        cache_read_tokens=int_of(input_details, "cached_tokens"),
+        cache_write_tokens=int_of(input_details, "cache_write_tokens"),
+        input_audio_tokens=int_of(input_details, "audio_tokens"),
+        output_audio_tokens=int_of(output_details, "audio_tokens"),
         details=details,
     )

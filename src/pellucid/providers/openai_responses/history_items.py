@@ -44,34 +44,38 @@ from ...parts import (
     Video,
 )
 from .. import history
-from ..media import data_url, input_audio, unsupported, url_of
+from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
 from .builtin import SENT_AS_NULL
 
 Item = dict[str, Any]
 
-_FINISHED = ("completed", "failed", None)
+_RETURNABLE_STATUSES = ("completed", "failed", None)
 """The status with which a provider's own tool may go back."""
 
 
-def history_items(messages: list[ModelMessage], row: Profile, target: Origin, *, ids: bool, stored: bool) -> list[Item]:
+def history_items(
+    messages: list[ModelMessage], row: Profile, target: Origin, *, with_ids: bool, is_stored: bool
+) -> list[Item]:
     """The whole `input`. Raises `RequestError` for what this wire cannot carry."""
     items: list[Item] = []
-    custom: set[str] = set()
-    for message in history.settled(messages):
+    custom_calls: set[str] = set()
+    for message in history.repair_calls(messages):
         if isinstance(message, ModelResponse):
-            answer = _Answer(message, row, target, ids=ids, stored=stored, place=len(items)).items()
-            custom |= {item["call_id"] for item in answer if item.get("type") == "custom_tool_call"}
+            answer = _ResponseItems(
+                message, row, target, with_ids=with_ids, is_stored=is_stored, first_index=len(items)
+            ).items()
+            custom_calls |= {item["call_id"] for item in answer if item.get("type") == "custom_tool_call"}
             items += answer
         else:
-            items += _request(message, row, custom)
+            items += _request(message, row, custom_calls)
     return items
 
 
 # --- what was asked ----------------------------------------------------------------------------------------------
 
 
-def _request(message: ModelRequest, row: Profile, custom: set[str]) -> list[Item]:
+def _request(message: ModelRequest, row: Profile, custom_calls: set[str]) -> list[Item]:
     out: list[Item] = []
     for part in message.parts:
         match part:
@@ -82,20 +86,20 @@ def _request(message: ModelRequest, row: Profile, custom: set[str]) -> list[Item
                 content = part.content if isinstance(part.content, str) else [_content(c) for c in part.content]
                 out.append({"role": "user", "content": content})
             case ToolReturnPart():
-                out.append(_output(part.tool_call_id, _returned(part), custom))
+                out.append(_output(part.tool_call_id, _result_content(part), custom_calls))
             case RetryPromptPart() if part.tool_name is not None:
-                out.append(_output(part.tool_call_id, part.content, custom))
+                out.append(_output(part.tool_call_id, part.content, custom_calls))
             case RetryPromptPart():
                 out.append({"role": "user", "content": part.content})
     return out
 
 
-def _output(call_id: str, output: str | list[Item], custom: set[str]) -> Item:
-    type_ = "custom_tool_call_output" if call_id in custom else "function_call_output"
+def _output(call_id: str, output: str | list[Item], custom_calls: set[str]) -> Item:
+    type_ = "custom_tool_call_output" if call_id in custom_calls else "function_call_output"
     return {"type": type_, "call_id": call_id, "output": output}
 
 
-def _returned(part: ToolReturnPart) -> str | list[Item]:
+def _result_content(part: ToolReturnPart) -> str | list[Item]:
     """Text; or a list, if the function returned pictures or files."""
     content = part.content
     if isinstance(content, list) and content and all(isinstance(entry, _CONTENTS) for entry in content):
@@ -125,155 +129,171 @@ def _content(content: UserContent) -> Item:
         case File() if content.url:
             return {"type": "input_file", "file_url": content.url}
         case _:
-            raise unsupported(content, "over Responses")
+            raise unsupported_content(content, "over Responses")
 
 
 # --- what was answered -------------------------------------------------------------------------------------------
 
 
-class _Answer:
+class _ResponseItems:
     """One earlier answer, item by item."""
 
     def __init__(
-        self, response: ModelResponse, row: Profile, target: Origin, *, ids: bool, stored: bool, place: int
+        self,
+        response: ModelResponse,
+        row: Profile,
+        target: Origin,
+        *,
+        with_ids: bool,
+        is_stored: bool,
+        first_index: int,
     ) -> None:
         self._parts = history.parts_to_send(response, target, row)
         self._row = row
-        self._ids = ids
-        self._stored = stored
-        self._place = place
+        self._with_ids = with_ids
+        self._is_stored = is_stored
+        self._first_index = first_index
         thoughts = [part for part in response.parts if isinstance(part, ThinkingPart)]
-        self._cut = {part.id for part in thoughts if part.id is not None and not part.complete}
-        reasoned = bool(thoughts or response.usage.output_reasoning_tokens)
-        self._lost = reasoned and (not thoughts or row.replay == "none")
+        self._cut_off_ids = {part.id for part in thoughts if part.id is not None and not part.complete}
+        has_reasoning = bool(thoughts or response.usage.output_reasoning_tokens)
+        self._reasoning_is_lost = has_reasoning and (not thoughts or row.replay == "none")
         """Whether the reasoning that led to what follows does not go."""
         self._items: list[Item] = []
-        self._waiting: list[Item] = []
+        self._pending_reasoning: list[Item] = []
         """Reasoning whose follower has not come yet."""
 
     def items(self) -> list[Item]:
-        told: set[str] = set()
+        sent_ids: set[str] = set()
         parts = self._parts
         for place, part in enumerate(parts):
             match part:
                 case ThinkingPart():
                     name = part.id or part.item_id
                     if name is None:
-                        self._reasoning([part])
-                    elif name not in told:
-                        told.add(name)
+                        self._add_reasoning([part])
+                    elif name not in sent_ids:
+                        sent_ids.add(name)
                         # What came late of an item stands elsewhere among the parts.
-                        self._reasoning([p for p in parts if isinstance(p, ThinkingPart) and name in (p.id, p.item_id)])
+                        self._add_reasoning(
+                            [p for p in parts if isinstance(p, ThinkingPart) and name in (p.id, p.item_id)]
+                        )
                 case TextPart() | RefusalPart():
-                    self._message(part, parts[place - 1] if place else None)
+                    self._add_message(part, parts[place - 1] if place else None)
                 case ToolCallPart():
-                    self._follow(_call(part), part.id)
+                    self._add_item(_function_call(part), part.id)
                 case BuiltinToolCallPart() | OpaquePart():
-                    self._native(part)
+                    self._add_native(part)
                 case CompactionPart():
-                    self._compaction(part)
+                    self._add_compaction(part)
                 case _:
                     # What a provider's tool returned, and the files it made, are in its own item.
                     pass
         return self._items
 
-    def _reasoning(self, parts: list[ThinkingPart]) -> None:
+    def _add_reasoning(self, parts: list[ThinkingPart]) -> None:
         id = next((part.id for part in parts if part.id is not None), None)
         signature = next((part.signature for part in reversed(parts) if part.signature is not None), None)
         field = self._row.replay_field
-        readable = bool(field) and any(part.content for part in parts)
-        kept = self._stored and self._ids and id is not None
-        if id in self._cut or not (signature is not None or readable or kept):
-            self._lost, self._waiting = True, []
+        is_readable = bool(field) and any(part.content for part in parts)
+        is_at_provider = self._is_stored and self._with_ids and id is not None
+        if id in self._cut_off_ids or not (signature is not None or is_readable or is_at_provider):
+            self._reasoning_is_lost, self._pending_reasoning = True, []
             return
         item: Item = {"type": "reasoning"}
-        if id is not None and self._ids:
+        if id is not None and self._with_ids:
             item["id"] = id
-        elif readable:
+        elif is_readable:
             # Such servers demand one, and do not look it up.
-            item["id"] = f"rs_{self._place + len(self._items) + len(self._waiting)}"
+            item["id"] = f"rs_{self._first_index + len(self._items) + len(self._pending_reasoning)}"
         item["summary"] = []
         for part in parts:
             if part.content:
-                own = "summary" if part.form == "summary" else "content"
+                form_field = "summary" if part.form == "summary" else "content"
                 # Somebody else's thought has no form of this wire: it goes where the row says.
-                where = own if id is not None or signature is not None or not readable else field
-                item.setdefault(where, []).append({"type": _TYPE_OF_FIELD.get(where, where), "text": part.content})
+                item_field = form_field if id is not None or signature is not None or not is_readable else field
+                item.setdefault(item_field, []).append(
+                    {"type": _TYPE_OF_FIELD.get(item_field, item_field), "text": part.content}
+                )
         if signature is not None:
             item["encrypted_content"] = signature
         for part in parts:
             native = (part.provider_details or {}).get("native")
             if isinstance(native, dict):
                 item |= native
-        self._lost = False
-        self._waiting.append(item)
+        self._reasoning_is_lost = False
+        self._pending_reasoning.append(item)
 
-    def _follow(self, item: Item, id: str | None = None) -> None:
+    def _add_item(self, item: Item, id: str | None = None) -> None:
         """An item that is not reasoning, after the reasoning that led to it."""
-        self._items += self._waiting
-        self._waiting = []
-        if id is not None and self._ids and not self._lost:
+        self._items += self._pending_reasoning
+        self._pending_reasoning = []
+        if id is not None and self._with_ids and not self._reasoning_is_lost:
             item["id"] = id
         self._items.append(item)
 
-    def _message(self, part: TextPart | RefusalPart, before: ModelResponsePart | None) -> None:
+    def _add_message(self, part: TextPart | RefusalPart, previous: ModelResponsePart | None) -> None:
         if not part.content:
             return
-        last: Item = self._items[-1] if self._items and not self._waiting else {}
-        if last.get("role") == "assistant" and _one_message(before, part):
+        last: Item = self._items[-1] if self._items and not self._pending_reasoning else {}
+        if last.get("role") == "assistant" and _continues_message(previous, part):
             if isinstance(last["content"], str):
                 last["content"] += part.content
             else:
-                last["content"].append(_said(part))
+                last["content"].append(_content_part(part))
             return
         details = (part.provider_details or {}) if isinstance(part, TextPart) else {}
-        if part.id is None or not part.complete or not self._ids or self._lost:
-            self._follow({"role": "assistant", "content": part.content} | details)
+        if part.id is None or not part.complete or not self._with_ids or self._reasoning_is_lost:
+            self._add_item({"role": "assistant", "content": part.content} | details)
         else:
-            said: Item = {"type": "message", "role": "assistant", "status": "completed", "content": [_said(part)]}
-            self._follow(said | details, part.id)
+            message: Item = {
+                "type": "message",
+                "role": "assistant",
+                "status": "completed",
+                "content": [_content_part(part)],
+            }
+            self._add_item(message | details, part.id)
 
-    def _native(self, part: BuiltinToolCallPart | OpaquePart) -> None:
+    def _add_native(self, part: BuiltinToolCallPart | OpaquePart) -> None:
         native = part.native if isinstance(part, OpaquePart) else (part.provider_details or {}).get("native")
         if not isinstance(native, dict) or not isinstance(native.get("type"), str) or part.id is None:
             return
-        if native.get("status") not in _FINISHED or self._lost or not self._ids:
+        if native.get("status") not in _RETURNABLE_STATUSES or self._reasoning_is_lost or not self._with_ids:
             # It would be looked up by an id that is not to be told.
-            self._lost, self._waiting = True, []
+            self._reasoning_is_lost, self._pending_reasoning = True, []
             return
-        last: Item = self._items[-1] if self._items and not self._waiting else {}
+        last: Item = self._items[-1] if self._items and not self._pending_reasoning else {}
         if native["type"] == "message" and last.get("id") == part.id:
             # A piece of that message which is of no known kind.
             last["content"] += native["content"]
             return
         empty = SENT_AS_NULL.get(native["type"])
-        self._follow(({empty: None} if empty else {}) | native)
+        self._add_item(({empty: None} if empty else {}) | native)
 
-    def _compaction(self, part: CompactionPart) -> None:
+    def _add_compaction(self, part: CompactionPart) -> None:
         if part.signature is not None:
             item: Item = {"type": "compaction"} | ({"id": part.id} if part.id else {})
-            self._follow(item | {"encrypted_content": part.signature} | (part.provider_details or {}))
+            self._add_item(item | {"encrypted_content": part.signature} | (part.provider_details or {}))
         elif part.content:
-            self._follow({"role": "assistant", "content": part.content})
+            self._add_item({"role": "assistant", "content": part.content})
 
 
 _TYPE_OF_FIELD = {"summary": "summary_text", "content": "reasoning_text"}
 
 
-def _one_message(before: ModelResponsePart | None, part: TextPart | RefusalPart) -> bool:
+def _continues_message(previous: ModelResponsePart | None, part: TextPart | RefusalPart) -> bool:
     """Whether `part` goes on with the message of the part before it."""
     if isinstance(part, RefusalPart):
-        return isinstance(before, TextPart | RefusalPart)
-    return isinstance(before, TextPart) and before.id == part.id
+        return isinstance(previous, TextPart | RefusalPart)
+    return isinstance(previous, TextPart) and previous.id == part.id
 
 
-def _said(part: TextPart | RefusalPart) -> Item:
+def _content_part(part: TextPart | RefusalPart) -> Item:
     if isinstance(part, RefusalPart):
         return {"type": "refusal", "refusal": part.content}
     return {"type": "output_text", "text": part.content, "annotations": part.annotations or []}
 
 
-def _call(part: ToolCallPart) -> Item:
+def _function_call(part: ToolCallPart) -> Item:
     details = part.provider_details or {}
     if details.get("type") == "custom_tool_call":
         return {"call_id": part.tool_call_id, "name": part.tool_name, "input": _custom_input(part)} | details

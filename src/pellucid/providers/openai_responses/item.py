@@ -8,13 +8,13 @@ import msgspec
 
 from . import builtin
 
-Kind: TypeAlias = Literal["text", "refusal", "raw", "summary"]
+PartKind: TypeAlias = Literal["text", "refusal", "raw", "summary"]
 """What a part is. The kinds of reasoning are called as the forms of a `ThinkingPart`."""
 
-Role: TypeAlias = Literal["reasoning", "message", "call", "tool", "other"]
+ItemRole: TypeAlias = Literal["reasoning", "message", "call", "tool", "other"]
 """What an item is to us, whatever its type."""
 
-KIND_OF_PART: dict[Any, Kind] = {
+KIND_OF_PART: dict[Any, PartKind] = {
     "output_text": "text",
     "text": "text",
     "refusal": "refusal",
@@ -23,7 +23,7 @@ KIND_OF_PART: dict[Any, Kind] = {
     "summary_text": "summary",
 }
 
-ROLE_OF_TYPE: dict[Any, Role] = {
+ROLE_OF_TYPE: dict[Any, ItemRole] = {
     "reasoning": "reasoning",
     "message": "message",
     "function_call": "call",
@@ -32,7 +32,7 @@ ROLE_OF_TYPE: dict[Any, Role] = {
 }
 
 # Fields of an item that its parts hold; what else there is goes back as it came.
-_HELD: dict[Role, frozenset[str]] = {
+_FIELDS_IN_PARTS: dict[ItemRole, frozenset[str]] = {
     "reasoning": frozenset({"id", "type", "status", "summary", "content", "encrypted_content"}),
     "message": frozenset({"id", "type", "status", "role", "content"}),
     "call": frozenset({"id", "type", "status", "call_id", "name", "arguments", "input"}),
@@ -42,32 +42,44 @@ _HELD: dict[Role, frozenset[str]] = {
 class Part:
     """One text of an item."""
 
-    __slots__ = ("annotations", "announced", "item", "key", "kind", "length", "over")
+    __slots__ = ("annotation_count", "is_announced", "is_over", "item", "key", "kind", "text_length")
 
-    def __init__(self, item: Item, kind: Kind) -> None:
+    def __init__(self, item: Item, kind: PartKind) -> None:
         self.item = item
         self.kind = kind
         self.key = (item.key, kind, len(item.parts))
-        self.announced = False
-        self.length = 0
+        self.is_announced = False
+        self.text_length = 0
         """How much of it was told."""
-        self.annotations = 0
-        self.over = item.over
+        self.annotation_count = 0
+        self.is_over = item.is_over
 
-    def skipped(self, text: str) -> None:
+    def add_skipped(self, text: str) -> None:
         """This was told without being read (see `SkipRule`)."""
-        self.length += len(text)
+        self.text_length += len(text)
 
 
 class Item:
     """One item of an answer."""
 
     __slots__ = (
-        "announced", "details", "id", "key", "length", "native", "over", "part", "parts", "pieces", "role", "signed",
-        "told", "type",
+        "arguments_length",
+        "details",
+        "has_signature",
+        "id",
+        "is_announced",
+        "is_call_open",
+        "is_over",
+        "key",
+        "last_part",
+        "native",
+        "parts",
+        "pieces",
+        "role",
+        "type",
     )  # fmt: skip
 
-    def __init__(self, key: int, type: str, role: Role) -> None:
+    def __init__(self, key: int, type: str, role: ItemRole) -> None:
         self.key = key
         self.type = type
         self.role = role
@@ -75,32 +87,32 @@ class Item:
         self.native: dict[str, Any] = {}
         """The item as it was announced."""
         self.details: dict[str, Any] = {}
-        self.announced = False
-        self.over = False
-        self.signed = False
+        self.is_announced = False
+        self.is_over = False
+        self.has_signature = False
         self.parts: dict[tuple[str, int | None], Part] = {}
-        self.part: Part | None = None
+        self.last_part: Part | None = None
         """The part that came last."""
-        self.told = False
+        self.is_call_open = False
         """Of a call: whether it has a name, and was opened."""
         self.pieces: list[str] = []
         """Of a call without a name yet, or of a tool: the arguments so far."""
-        self.length = 0
+        self.arguments_length = 0
 
 
-def more_of(native: dict[str, Any], role: Role) -> dict[str, Any]:
+def extra_fields(native: dict[str, Any], role: ItemRole) -> dict[str, Any]:
     """What an item says that its parts have no place for."""
-    held = _HELD.get(role)
-    if held is None:
+    fields_in_parts = _FIELDS_IN_PARTS.get(role)
+    if fields_in_parts is None:
         return {}
-    return {name: value for name, value in native.items() if name not in held and value is not None}
+    return {name: value for name, value in native.items() if name not in fields_in_parts and value is not None}
 
 
 def arguments_of(native: dict[str, Any]) -> Any:
     return native.get("input") if native.get("type") == "custom_tool_call" else native.get("arguments")
 
 
-def escaped(text: str) -> str:
+def json_escaped(text: str) -> str:
     """`text` as it stands within a JSON text."""
     return msgspec.json.encode(text).decode()[1:-1]
 
@@ -112,7 +124,7 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
+def objects_in(value: Any) -> list[dict[str, Any]]:
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 

@@ -11,27 +11,27 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from .backing import Down, answer
+from .backing import BackendUnavailable, call_backend
 from .errors import AccessError, unavailable
-from .limits import WINDOW, Counting
+from .limits import WINDOW_SECONDS, RateCounter
 
-MOST = 20
+MAX_ATTEMPTS_PER_MINUTE = 20
 """A minute. People behind one address (a proxy's, say) count as one."""
 
-_LIMITS = {"attempts": float(MOST)}
+_LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
 
 
-class Attempts:
+class LoginThrottle:
     """`take` one before it is made, `give_back` if it was good."""
 
-    def __init__(self, relay: Counting) -> None:
+    def __init__(self, relay: RateCounter) -> None:
         self._relay = relay
 
     async def take(self, scope: Mapping[str, Any]) -> None:
         """Before the attempt. Raises `AccessError` (too_many_requests, unavailable)."""
         try:
-            verdict = await answer(self._relay.spend(_bucket(scope), {"attempts": 1}, _LIMITS, WINDOW))
-        except Down as error:
+            verdict = await call_backend(self._relay.spend(_bucket(scope), {"attempts": 1}, _LIMITS, WINDOW_SECONDS))
+        except BackendUnavailable as error:
             raise unavailable("nobody can sign in now, as the relay does not answer; try again in a moment") from error
         if not verdict.allowed:
             wait = math.ceil(verdict.retry_after)
@@ -42,10 +42,10 @@ class Attempts:
                 retry_after=wait,
             )
 
-    async def give_back(self, scope: Mapping[str, Any]) -> None:
+    async def refund(self, scope: Mapping[str, Any]) -> None:
         """After one that succeeded."""
-        with suppress(Down):  # it comes back by itself
-            await answer(self._relay.charge(_bucket(scope), {"attempts": -1}, _LIMITS, WINDOW))
+        with suppress(BackendUnavailable):  # it comes back by itself
+            await call_backend(self._relay.charge(_bucket(scope), {"attempts": -1}, _LIMITS, WINDOW_SECONDS))
 
 
 def _bucket(scope: Mapping[str, Any]) -> str:

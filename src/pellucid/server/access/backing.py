@@ -10,22 +10,22 @@ from ...errors import PellucidError
 
 T = TypeVar("T")
 
-PATIENCE = 5.0
+TIMEOUT_SECONDS = 5.0
 """Seconds. Whoever takes longer to say who somebody is counts as down."""
 
 
-class Down(Exception):
+class BackendUnavailable(Exception):
     """It did not answer."""
 
 
-async def answer(asked: Awaitable[T], patience: float = PATIENCE) -> T:
-    """What was asked for, or `Down`. A fault that is not an outage stays what it is."""
+async def call_backend(request: Awaitable[T], timeout_seconds: float = TIMEOUT_SECONDS) -> T:
+    """What was asked for, or `BackendUnavailable`. A fault that is not an outage stays what it is."""
     try:
-        async with asyncio.timeout(patience):
-            return await asked
+        async with asyncio.timeout(timeout_seconds):
+            return await request
     except TimeoutError as error:
-        raise Down from error
+        raise BackendUnavailable from error
     except PellucidError as error:
         if error.info.kind in ("unavailable", "timeout"):
-            raise Down from error
+            raise BackendUnavailable from error
         raise

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from ...text import meant
+from ...text import did_you_mean
 from .policy import Policy
 
-MIN_ENV_KEY = 24
+MIN_ENV_KEY_CHARACTERS = 24
 """Characters. A key that people can choose must not be one that others can guess."""
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
@@ -90,7 +90,7 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What becomes of a request with limits when nobody can count it."""
 
     @property
-    def guarded(self) -> bool:
+    def requires_credentials(self) -> bool:
         """Whether credentials are asked for, whatever the store holds."""
         return bool(self.keys) or self.key_env is not None or self.jwt is not None
 
@@ -104,52 +104,52 @@ def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) 
     """Every mistake, with its key and what would be right."""
     mistakes: list[str] = []
 
-    def named(key: str, policy: str | None) -> None:
+    def check_policy_name(key: str, policy: str | None) -> None:
         if policy is not None and policy not in access.policies:
-            mistakes.append(f"access.{key}: no policy {policy!r}; {meant(policy, access.policies)}")
+            mistakes.append(f"access.{key}: no policy {policy!r}; {did_you_mean(policy, access.policies)}")
 
-    named("default_policy", access.default_policy)
-    named("key_policy", access.key_policy)
+    check_policy_name("default_policy", access.default_policy)
+    check_policy_name("key_policy", access.key_policy)
     if access.key_env is not None:
         key = environ.get(access.key_env, "").strip()
         if not key:
             mistakes.append(f"access.key_env: the environment has no {access.key_env}")
-        elif len(key) < MIN_ENV_KEY or not key.isascii() or not key.isprintable() or " " in key:
+        elif len(key) < MIN_ENV_KEY_CHARACTERS or not key.isascii() or not key.isprintable() or " " in key:
             mistakes.append(
-                f"access.key_env: {access.key_env} must hold at least {MIN_ENV_KEY} ASCII characters without spaces; "
+                f"access.key_env: {access.key_env} must hold at least {MIN_ENV_KEY_CHARACTERS} ASCII characters without spaces; "
                 "`openssl rand -hex 32` makes good ones"
             )
-    if not owner_fits(access.key_owner):
+    if not is_owner_name(access.key_owner):
         mistakes.append(f"access.key_owner: {OWNER_RULE}")
     for origin in access.cors.origins:
-        mistakes += [f"access.cors.origins: {mistake}" for mistake in _origin(origin)]
+        mistakes += [f"access.cors.origins: {mistake}" for mistake in _origin_mistakes(origin)]
     if access.cors.credentials and "*" in access.cors.origins:
         mistakes.append("access.cors.credentials: not with every origin (*); name the origins")
     if access.jwt is not None:
-        mistakes += [f"access.jwt{mistake}" for mistake in _jwt(access.jwt)]
+        mistakes += [f"access.jwt{mistake}" for mistake in _jwt_mistakes(access.jwt)]
         for value, policy in access.jwt.policies.items():
-            named(f"jwt.policies.{value}", policy)
+            check_policy_name(f"jwt.policies.{value}", policy)
     if access.oidc is not None:
-        mistakes += [f"access.oidc{mistake}" for mistake in _oidc(access.oidc, access.jwt, environ)]
+        mistakes += [f"access.oidc{mistake}" for mistake in _oidc_mistakes(access.oidc, access.jwt, environ)]
     return mistakes
 
 
-OPEN_TO_OTHERS = (
+PUBLIC_HOST_WITHOUT_KEYS = (
     "server.host: {host!r} can be reached by others, and nothing says who may ask: set access.keys = true (and make "
     "keys with `pellucid keys create`), or access.key_env, or [access.jwt]; or let in everybody who reaches it, with "
     "server.allow_unauthenticated = true"
 )
-"""The mistake of listening where others are (`host`) without `AccessConfig.guarded`."""
+"""The mistake of listening where others are (`host`) without `AccessConfig.requires_credentials`."""
 
 OWNER_RULE = "an owner has 1 to 128 letters, digits and . _ @ + -"
 
 
-def owner_fits(owner: str) -> bool:
+def is_owner_name(owner: str) -> bool:
     """Whether a name is one for an owner of keys. None of them can be an owner by a token: those have a | in them."""
     return 0 < len(owner) <= 128 and all(c.isascii() and (c.isalnum() or c in "._@+-") for c in owner)
 
 
-def _jwt(jwt: JwtConfig) -> list[str]:
+def _jwt_mistakes(jwt: JwtConfig) -> list[str]:
     mistakes = []
     if not jwt.audience:
         mistakes.append(".audience: required: without it, tokens meant for others would be taken")
@@ -158,9 +158,9 @@ def _jwt(jwt: JwtConfig) -> list[str]:
     if "|" in jwt.issuer or not jwt.issuer:
         mistakes.append(".issuer: must be the text that stands in a token's iss, and no | in it")
     elif jwt.jwks_url is None and jwt.jwks_file is None:
-        mistakes += [f".issuer: {mistake}" for mistake in fetchable(jwt.issuer)]
+        mistakes += [f".issuer: {mistake}" for mistake in fetch_url_mistakes(jwt.issuer)]
     if jwt.jwks_url is not None:
-        mistakes += [f".jwks_url: {mistake}" for mistake in fetchable(jwt.jwks_url)]
+        mistakes += [f".jwks_url: {mistake}" for mistake in fetch_url_mistakes(jwt.jwks_url)]
         if jwt.jwks_file is not None:
             mistakes.append(".jwks_file: either a file or jwks_url, not both")
     if jwt.jwks_file is not None and not Path(jwt.jwks_file).expanduser().is_file():
@@ -170,11 +170,11 @@ def _jwt(jwt: JwtConfig) -> list[str]:
     return mistakes
 
 
-def _oidc(oidc: OidcConfig, jwt: JwtConfig | None, environ: Mapping[str, str]) -> list[str]:
+def _oidc_mistakes(oidc: OidcConfig, jwt: JwtConfig | None, environ: Mapping[str, str]) -> list[str]:
     mistakes = []
     if jwt is None:
         mistakes.append(": whose? Name the provider in [access.jwt]: issuer, and what its tokens allow")
-    elif fetchable(jwt.issuer):
+    elif fetch_url_mistakes(jwt.issuer):
         mistakes.append(": access.jwt.issuer must be the provider's https:// address, under which it describes itself")
     if not oidc.client_id:
         mistakes.append(".client_id: required: what the provider knows this gateway as")
@@ -182,7 +182,9 @@ def _oidc(oidc: OidcConfig, jwt: JwtConfig | None, environ: Mapping[str, str]) -
         mistakes.append(f".client_secret_env: the environment has no {oidc.client_secret_env}")
     if "openid" not in oidc.scopes or any(" " in scope or not scope for scope in oidc.scopes):
         mistakes.append('.scopes: a list of words with "openid" among them')
-    if oidc.redirect_base is not None and (_origin(oidc.redirect_base) or fetchable(oidc.redirect_base)):
+    if oidc.redirect_base is not None and (
+        _origin_mistakes(oidc.redirect_base) or fetch_url_mistakes(oidc.redirect_base)
+    ):
         mistakes.append(
             f".redirect_base: {oidc.redirect_base!r} must look like https://chat.example.com, without a path "
             "(http:// is for this machine alone)"
@@ -190,15 +192,15 @@ def _oidc(oidc: OidcConfig, jwt: JwtConfig | None, environ: Mapping[str, str]) -
     return mistakes
 
 
-def fetchable(url: str) -> list[str]:
+def fetch_url_mistakes(url: str) -> list[str]:
     """Who can change an answer on its way could let anybody in: https, or this machine."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
-        right = bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
+        is_valid = bool(host) and (parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host)))
     except ValueError:
-        right = False
-    if not right or "@" in parts.netloc or not url.isprintable() or " " in url:
+        is_valid = False
+    if not is_valid or "@" in parts.netloc or not url.isprintable() or " " in url:
         return [f"{url!r} is not an https:// address (http:// is for this machine alone)"]
     return []
 
@@ -212,16 +214,16 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _origin(origin: str) -> list[str]:
+def _origin_mistakes(origin: str) -> list[str]:
     if origin == "*":
         return []
     scheme, _, rest = origin.partition("://")
     try:
         parts = urlsplit(origin)
-        right = bool(scheme and parts.hostname) and rest == parts.netloc and "@" not in rest and parts.port != 0
+        is_valid = bool(scheme and parts.hostname) and rest == parts.netloc and "@" not in rest and parts.port != 0
     except ValueError:
-        right = False
-    if not right or origin != origin.lower() or not origin.isprintable() or " " in origin or "*" in origin:
+        is_valid = False
+    if not is_valid or origin != origin.lower() or not origin.isprintable() or " " in origin or "*" in origin:
         return [f"{origin!r} is no origin; it looks like https://app.example.com, in lower case, without a path"]
     if parts.port is not None and parts.port == {"http": 80, "https": 443}.get(scheme):
         return [f"{origin!r}: browsers leave out the usual port; so must this"]

@@ -18,11 +18,11 @@ from ipaddress import ip_address
 from typing import Any
 
 from .config import CorsConfig
-from .errors import Header, forbidden
+from .errors import HTTPHeader, forbidden
 from .same_origin import is_api
 
-METHODS = b"GET, POST, PATCH, DELETE, OPTIONS"
-EXPOSED = b"x-request-id, retry-after, www-authenticate, pellucid-warning, " + b", ".join(
+ALLOWED_METHODS = b"GET, POST, PATCH, DELETE, OPTIONS"
+EXPOSED_HEADERS = b"x-request-id, retry-after, www-authenticate, pellucid-warning, " + b", ".join(
     b"x-ratelimit-%s-%s" % (what, name)
     for name in (b"requests", b"tokens", b"reasoning-tokens")
     for what in (b"limit", b"remaining", b"reset")
@@ -38,78 +38,86 @@ class Cors:
         config = config or CorsConfig()
         self._origins = frozenset(origin.encode() for origin in config.origins)
         self._hosts = frozenset(origin.partition(b"://")[2] for origin in self._origins)
-        self._all = b"*" in self._origins
-        self._credentials = config.credentials and not self._all
+        self._allows_all = b"*" in self._origins
+        self._credentials = config.credentials and not self._allows_all
 
-    def check(self, scope: Mapping[str, Any], *, open_door: bool = False) -> None:
+    def check(self, scope: Mapping[str, Any], *, unauthenticated: bool = False) -> None:
         """Refuse a foreign page, over HTTP and WebSocket. Raises `AccessError` (forbidden).
 
         `open_door`: whether this request is served without credentials.
         """
-        found = dict(scope["headers"])
-        origin, host = found.get(b"origin"), found.get(b"host", b"")
-        if open_door and is_api(scope) and not (self._all or host in self._hosts or _cannot_be_rebound(host)):
+        request_headers = dict(scope["headers"])
+        origin, host = request_headers.get(b"origin"), request_headers.get(b"host", b"")
+        if (
+            unauthenticated
+            and is_api(scope)
+            and not (self._allows_all or host in self._hosts or _cannot_be_rebound(host))
+        ):
             raise forbidden(
                 "this gateway knows no keys, so it is used at an address or at localhost; for another name, put its "
                 "origin into access.cors.origins",
                 "foreign_origin",
             )
-        if origin is None or self._named(origin):
+        if origin is None or self._is_named_origin(origin):
             return
-        if origin.partition(b"://")[2] != host or (open_door and not _cannot_be_rebound(host)):
+        if origin.partition(b"://")[2] != host or (unauthenticated and not _cannot_be_rebound(host)):
             raise forbidden(
                 "this request comes from a web page of another origin, which access.cors.origins does not name",
                 "foreign_origin",
             )
 
-    def names(self, scope: Mapping[str, Any]) -> bool:
+    def is_from_named_origin(self, scope: Mapping[str, Any]) -> bool:
         """Whether this comes from a page that the operator named."""
         origin = dict(scope["headers"]).get(b"origin")
-        return origin is not None and self._named(origin)
+        return origin is not None and self._is_named_origin(origin)
 
-    def headers(self, scope: Mapping[str, Any]) -> list[Header]:
+    def headers(self, scope: Mapping[str, Any]) -> list[HTTPHeader]:
         """What every answer to this request carries, errors and streams too."""
         if not self._origins:
             return []
-        if self._all:
-            return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED)]
+        if self._allows_all:
+            return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED_HEADERS)]
         # Also on answers to others: a cache must not give a page what was meant for another.
         vary = (b"vary", b"origin")
         origin = dict(scope["headers"]).get(b"origin")
-        if origin is None or not self._named(origin):
+        if origin is None or not self._is_named_origin(origin):
             return [vary]
-        headers = [(b"access-control-allow-origin", origin), vary, (b"access-control-expose-headers", EXPOSED)]
+        headers = [(b"access-control-allow-origin", origin), vary, (b"access-control-expose-headers", EXPOSED_HEADERS)]
         if self._credentials:
             headers.append((b"access-control-allow-credentials", b"true"))
         return headers
 
-    def preflight(self, scope: Mapping[str, Any]) -> list[Header] | None:
+    def preflight(self, scope: Mapping[str, Any]) -> list[HTTPHeader] | None:
         """The headers of the empty answer (204) to a browser's question; None if the request is not one.
 
         A page that is not named is not told anything, and its browser sends nothing more.
         """
-        found = dict(scope["headers"])
-        if scope.get("method") != "OPTIONS" or b"access-control-request-method" not in found or b"origin" not in found:
+        request_headers = dict(scope["headers"])
+        if (
+            scope.get("method") != "OPTIONS"
+            or b"access-control-request-method" not in request_headers
+            or b"origin" not in request_headers
+        ):
             return None
         headers = [header for header in self.headers(scope) if header[0] != b"access-control-expose-headers"]
-        if not self._named(found[b"origin"]):
+        if not self._is_named_origin(request_headers[b"origin"]):
             return headers
-        headers += [(b"access-control-allow-methods", METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
+        headers += [(b"access-control-allow-methods", ALLOWED_METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
         # Whoever is named may send any header: SDKs send many of their own.
-        if asked := found.get(b"access-control-request-headers"):
-            headers.append((b"access-control-allow-headers", asked))
+        if requested := request_headers.get(b"access-control-request-headers"):
+            headers.append((b"access-control-allow-headers", requested))
         return headers
 
-    def _named(self, origin: bytes) -> bool:
-        return self._all or origin in self._origins
+    def _is_named_origin(self, origin: bytes) -> bool:
+        return self._allows_all or origin in self._origins
 
 
 def _cannot_be_rebound(host: bytes) -> bool:
     """Whether a Host is an address or this machine's own name, to which nobody else can point a name of theirs."""
-    found = _HOST.fullmatch(host.decode("latin-1").lower())
-    if found is None:
+    match = _HOST.fullmatch(host.decode("latin-1").lower())
+    if match is None:
         return False
-    name = found["bracketed"] or found["name"] or ""
+    name = match["bracketed"] or match["name"] or ""
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:

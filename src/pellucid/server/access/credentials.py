@@ -11,27 +11,27 @@ from typing import Any
 
 from .errors import unauthorized
 
-MAX_LENGTH = 16 * 1024
-_PLAIN = (b"x-api-key", b"api-key")
+MAX_CREDENTIAL_CHARACTERS = 16 * 1024
+_KEY_HEADERS = (b"x-api-key", b"api-key")
 
 
 def credential(scope: Mapping[str, Any]) -> str | None:
     """The one credential, or None. Raises `AccessError` (unauthorized) for two that differ, or one that is none."""
-    found: set[bytes] = set()
+    values: set[bytes] = set()
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, rest = value.strip().partition(b" ")
             # Another scheme is for somebody before us.
             if scheme.lower() == b"bearer":
-                found.add(rest.strip())
-        elif name in _PLAIN:
-            found.add(value.strip())
-    found.discard(b"")
-    if not found:
+                values.add(rest.strip())
+        elif name in _KEY_HEADERS:
+            values.add(value.strip())
+    values.discard(b"")
+    if not values:
         return None
-    if len(found) > 1:
+    if len(values) > 1:
         raise unauthorized("the request brings two different credentials; send one", "invalid_credentials")
-    text = found.pop()
-    if len(text) > MAX_LENGTH or not text.isascii() or b" " in text:
+    text = values.pop()
+    if len(text) > MAX_CREDENTIAL_CHARACTERS or not text.isascii() or b" " in text:
         raise unauthorized("the credential is neither an API key nor a token", "invalid_credentials")
     return text.decode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import ErrorInfo, ErrorKind, PellucidError, RequestError
 
-Header = tuple[bytes, bytes]
+HTTPHeader = tuple[bytes, bytes]
 
 
 class AccessError(RequestError):
@@ -18,7 +18,7 @@ class AccessError(RequestError):
         code: str,
         param: str | None = None,
         retry_after: float | None = None,
-        headers: list[Header] | None = None,
+        headers: list[HTTPHeader] | None = None,
     ) -> None:
         super().__init__(message)
         self.info = ErrorInfo(kind, message, code=code, param=param, retry_after=retry_after)
@@ -42,6 +42,6 @@ def unavailable(message: str) -> AccessError:
     return AccessError(message, kind="unavailable", code="access_unavailable", retry_after=5)
 
 
-def headers_of(error: PellucidError) -> list[Header]:
+def headers_of(error: PellucidError) -> list[HTTPHeader]:
     """The headers that an error brings along; none, unless it is one of ours."""
     return error.headers if isinstance(error, AccessError) else []

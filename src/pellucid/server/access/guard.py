@@ -31,24 +31,24 @@ from typing import Any, Literal
 from ...parts import Usage
 from ...sealing import Keys
 from . import same_origin
-from .attempts import Attempts
-from .book import KeyBook, KeyStore
+from .attempts import LoginThrottle
+from .book import KeyCache, KeyStore
 from .config import AccessConfig, is_loopback
 from .cors import Cors
 from .credentials import credential
-from .errors import AccessError, Header, forbidden, unauthorized
-from .jwt import Tokens, looks_like_token
-from .keys import Hasher, looks_like_key
-from .limits import Counting, Rates, counted, tokens_of
-from .oidc import Oidc
-from .pepper import find_pepper
+from .errors import AccessError, HTTPHeader, forbidden, unauthorized
+from .jwt import TokenVerifier, looks_like_token
+from .keys import KeyHasher, looks_like_key
+from .limits import RateCounter, RateLimiter, charged_tokens, has_limits
+from .oidc import OIDCClient
+from .pepper import ensure_pepper
 from .policy import Principal
-from .session import COOKIE, ByKey, ByProvider, Session, Sessions, cookie, over
+from .session import COOKIE, BrowserSession, BrowserSessions, KeySession, ProviderSession, read_cookie, session_over
 
-LOCAL = "local"
+LOCAL_OWNER = "local"
 """The owner of what is made where nobody needs a key."""
 
-Way = Literal["key", "oidc"]
+SignInMethod = Literal["key", "oidc"]
 """How a person can sign in."""
 
 
@@ -63,49 +63,49 @@ class Guard:
         self,
         access: AccessConfig,
         keys: KeyStore | None,
-        relay: Counting,
+        relay: RateCounter,
         *,
         allow_unauthenticated: bool = False,
         seal_keys: Callable[[], Keys] | None = None,
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cors = Cors(access.cors)
-        self._guarded = access.guarded
-        self._all = allow_unauthenticated
-        self._rates = Rates(relay, access.limits_when_down)
-        self._tokens = Tokens(access, clock, ticks) if access.jwt is not None else None
-        self._book: KeyBook | None = None
+        self._requires_credentials = access.requires_credentials
+        self._allow_unauthenticated = allow_unauthenticated
+        self._rates = RateLimiter(relay, access.limits_when_down)
+        self._tokens = TokenVerifier(access, clock, monotonic) if access.jwt is not None else None
+        self._key_cache: KeyCache | None = None
         if keys is not None and access.keys is not False:
             path = Path(access.pepper_file) if access.pepper_file is not None else None
 
-            def hasher() -> Hasher:
-                return Hasher(find_pepper(path, environ))
+            def hasher() -> KeyHasher:
+                return KeyHasher(ensure_pepper(path, environ))
 
-            self._book = KeyBook(keys, hasher, access.key_seconds, clock, ticks)
+            self._key_cache = KeyCache(keys, hasher, access.key_seconds, clock, monotonic)
             if access.keys:
-                self._book.hasher()
-        self._one: tuple[bytes, Principal] | None = None
-        one: str | None = None
+                self._key_cache.hasher()
+        self._env_principal: tuple[bytes, Principal] | None = None
+        env_key: str | None = None
         if access.key_env is not None:
-            one = environ[access.key_env].strip()
+            env_key = environ[access.key_env].strip()
             principal = Principal(access.key_owner, "env", access.key_env, access.policy(access.key_policy))
-            self._one = (_digest(one), principal)
+            self._env_principal = (_digest(env_key), principal)
         self._access = access
-        self.attempts = Attempts(relay)
-        self.sessions: Sessions | None = None
-        self.oidc: Oidc | None = None
+        self.login_throttle = LoginThrottle(relay)
+        self.browser_sessions: BrowserSessions | None = None
+        self.oidc: OIDCClient | None = None
         if seal_keys is not None:
-            self.sessions = Sessions(access, seal_keys, one, clock)
+            self.browser_sessions = BrowserSessions(access, seal_keys, env_key, clock)
             if access.oidc is not None and self._tokens is not None:
-                self.oidc = Oidc(access, self._tokens, seal_keys, environ, clock, ticks)
-        self._local = Principal(LOCAL, None, LOCAL, access.policy())
+                self.oidc = OIDCClient(access, self._tokens, seal_keys, environ, clock, monotonic)
+        self._local = Principal(LOCAL_OWNER, None, LOCAL_OWNER, access.policy())
 
     async def start(self) -> None:
         """Tell the operator of keys that cannot work here. A store that is down is found out later."""
-        if self._book is not None:
-            await self._book.tell_foreign()
+        if self._key_cache is not None:
+            await self._key_cache.log_foreign_keys()
 
     async def aclose(self) -> None:
         await self._rates.aclose()
@@ -115,118 +115,122 @@ class Guard:
     async def admit(self, scope: Mapping[str, Any]) -> Principal:
         """Who is asking. Raises `AccessError`: unauthorized, forbidden, or unavailable when it cannot be known; and
         `RequestError` for what no browser is to send."""
-        closed = await self.check(scope)
-        if not closed:
-            self._refuse_others(scope)
+        needs_credential = await self.requires_credential(scope)
+        if not needs_credential:
+            self._refuse_remote(scope)
             return self._local
         text = credential(scope)
         if text is not None:
-            return await self._known(text)
-        if self.sessions is not None and same_origin.is_api(scope):
-            held = cookie(scope, COOKIE)
-            if held is not None:
-                same_origin.check_own(scope)
-                return await self._signed_in(self.sessions.read(held))
+            return await self._authenticate(text)
+        if self.browser_sessions is not None and same_origin.is_api(scope):
+            cookie_value = read_cookie(scope, COOKIE)
+            if cookie_value is not None:
+                same_origin.check_own_page(scope)
+                return await self._principal_of_session(self.browser_sessions.decode(cookie_value))
         raise unauthorized(
             "this gateway asks for an API key or a token; send it as Authorization: Bearer …",
             "missing_credentials",
         )
 
-    async def check(self, scope: Mapping[str, Any]) -> bool:
+    async def requires_credential(self, scope: Mapping[str, Any]) -> bool:
         """Whether a credential is asked for; and that no foreign page sends this where none is. Raises as `admit`."""
-        closed = self._guarded or (self._book is not None and await self._book.any())
-        self.cors.check(scope, open_door=not closed and not self._all)
+        needs_credential = self._requires_credentials or (
+            self._key_cache is not None and await self._key_cache.has_keys()
+        )
+        self.cors.check(scope, unauthenticated=not needs_credential and not self._allow_unauthenticated)
         if same_origin.is_api(scope):
-            if not closed and not self.cors.names(scope):
+            if not needs_credential and not self.cors.is_from_named_origin(scope):
                 same_origin.check_not_foreign(scope)
-            same_origin.check_body(scope)
-        return closed
+            same_origin.check_json_body(scope)
+        return needs_credential
 
-    async def _known(self, text: str) -> Principal:
-        if self._one is not None and hmac.compare_digest(_digest(text), self._one[0]):
-            return self._one[1]
-        if self._book is not None and looks_like_key(text):
-            return await self._book.find(text)
+    async def _authenticate(self, text: str) -> Principal:
+        if self._env_principal is not None and hmac.compare_digest(_digest(text), self._env_principal[0]):
+            return self._env_principal[1]
+        if self._key_cache is not None and looks_like_key(text):
+            return await self._key_cache.authenticate(text)
         if self._tokens is not None and looks_like_token(text):
             return await self._tokens.verify(text)
         raise unauthorized("the credential is not one that this gateway knows", "invalid_api_key")
 
     # --- browsers ----------------------------------------------------------------------------------------------
 
-    async def ways(self) -> list[Way]:
+    async def sign_in_methods(self) -> list[SignInMethod]:
         """How a person can sign in."""
-        if self.sessions is None:
+        if self.browser_sessions is None:
             return []
-        keys = self._one is not None or (self._book is not None and (self._access.keys or await self._book.any()))
-        found: dict[Way, bool] = {"key": bool(keys), "oidc": self.oidc is not None}
-        return [way for way, there in found.items() if there]
+        keys = self._env_principal is not None or (
+            self._key_cache is not None and (self._access.keys or await self._key_cache.has_keys())
+        )
+        available: dict[SignInMethod, bool] = {"key": bool(keys), "oidc": self.oidc is not None}
+        return [method for method, is_available in available.items() if is_available]
 
     async def sign_in(self, text: str) -> tuple[Principal, str]:
         """Whose the key is, and the session's cookie. Raises `AccessError`, the same for every key that is not one."""
-        if self.sessions is None:
+        if self.browser_sessions is None:
             raise forbidden("nobody can sign in with a browser here", "no_sign_in")
         text = text.strip()
-        if self._one is not None and hmac.compare_digest(_digest(text), self._one[0]):
-            return self._one[1], self.sessions.write(self.sessions.by_env())
-        if self._book is not None and looks_like_key(text):
+        if self._env_principal is not None and hmac.compare_digest(_digest(text), self._env_principal[0]):
+            return self._env_principal[1], self.browser_sessions.encode(self.browser_sessions.for_env_key())
+        if self._key_cache is not None and looks_like_key(text):
             try:
-                principal = await self._book.find(text)
+                principal = await self._key_cache.authenticate(text)
             except AccessError as error:
                 if error.info.kind != "unauthorized":
                     raise
             else:
                 assert principal.key_id is not None
-                session = ByKey(principal.key_id, self._book.digest(text), self.sessions.ends)
-                return principal, self.sessions.write(session)
+                session = KeySession(principal.key_id, self._key_cache.digest(text), self.browser_sessions.expiry)
+                return principal, self.browser_sessions.encode(session)
         raise unauthorized(
             "this is not a key that works here; it may be mistyped, or not valid any more", "no_such_key"
         )
 
-    async def _signed_in(self, session: Session) -> Principal:
+    async def _principal_of_session(self, session: BrowserSession) -> Principal:
         """Who that is now."""
-        assert self.sessions is not None
-        if isinstance(session, ByKey):
-            if self._book is None:
-                raise over()
+        assert self.browser_sessions is not None
+        if isinstance(session, KeySession):
+            if self._key_cache is None:
+                raise session_over()
             try:
-                return await self._book.look(session.id, session.digest)
+                return await self._key_cache.authenticate_digest(session.id, session.digest)
             except AccessError as error:
                 if error.info.kind != "unauthorized":
                     raise
-                raise over() from error
-        if not self.sessions.holds(session):
-            raise over()
-        if isinstance(session, ByProvider):
-            who = session.who
-            return Principal(who.owner, None, who.name, self._access.policy(who.policy))
-        assert self._one is not None
-        return self._one[1]
+                raise session_over() from error
+        if not self.browser_sessions.is_current(session):
+            raise session_over()
+        if isinstance(session, ProviderSession):
+            identity = session.who
+            return Principal(identity.owner, None, identity.name, self._access.policy(identity.policy))
+        assert self._env_principal is not None
+        return self._env_principal[1]
 
     # --- limits ------------------------------------------------------------------------------------------------
 
-    async def spend(self, principal: Principal, requests: int = 1) -> list[Header]:
+    async def spend(self, principal: Principal, requests: int = 1) -> list[HTTPHeader]:
         """Count a request; gives the `x-ratelimit-*` headers of its answer. Raises `AccessError`."""
         return await self._rates.spend(principal, requests)
 
-    def counts(self, principal: Principal) -> bool:
+    def has_limits(self, principal: Principal) -> bool:
         """Whether `charge` and `stream` do anything for this principal."""
-        return counted(principal.policy)
+        return has_limits(principal.policy)
 
     async def charge(
         self, principal: Principal, usage: Usage, *, characters: int = 0, reasoning_characters: int = 0
     ) -> None:
         """Count the tokens of a run that is over, however it ended (see `limits.tokens_of`). Never fails."""
-        await self._rates.charge(principal, tokens_of(usage, characters, reasoning_characters))
+        await self._rates.charge(principal, charged_tokens(usage, characters, reasoning_characters))
 
-    def stream(self, principal: Principal) -> AbstractAsyncContextManager[None]:
+    def stream_slot(self, principal: Principal) -> AbstractAsyncContextManager[None]:
         """A place among the responses under way, for the time of the block. Raises `AccessError` on entering it."""
-        return self._rates.stream(principal)
+        return self._rates.stream_slot(principal)
 
-    def _refuse_others(self, scope: Mapping[str, Any]) -> None:
+    def _refuse_remote(self, scope: Mapping[str, Any]) -> None:
         """An application can be served in other ways than its configuration says; where from is what counts."""
         client = scope.get("client")
         # A Unix socket has no addresses; who may use it is the file system's matter.
-        if self._all or client is None or not _is_remote(client[0]):
+        if self._allow_unauthenticated or client is None or not _is_remote(client[0]):
             return
         raise unauthorized(
             "this gateway knows no keys, so it serves its own machine alone; its operator can make keys with "

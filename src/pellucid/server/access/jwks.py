@@ -20,10 +20,17 @@ from joserfc.jwk import Key, RSAKey, import_key
 from joserfc.jws import JWSRegistry
 
 from ...errors import ConfigError
-from ...telemetry import log, place_of
-from .backing import PATIENCE, Down
+from ...telemetry import error_location, log
+from .backing import TIMEOUT_SECONDS, BackendUnavailable
 from .config import JwtConfig
-from .issuer import FAILURES, Issuer, Unfit, address, read_json, why
+from .issuer import (
+    REQUEST_ERRORS,
+    InvalidIssuerResponse,
+    Issuer,
+    decode_json,
+    describe_issuer_error,
+    url_from_configuration,
+)
 
 MAX_KEYS = 100
 
@@ -33,84 +40,86 @@ _OTHER_CURVES = ("Ed448", "X25519", "X448")
 
 
 class Jwks:
-    def __init__(self, config: JwtConfig, issuer: Issuer, ticks: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: JwtConfig, issuer: Issuer, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._issuer = issuer
-        self._ticks = ticks
+        self._monotonic = monotonic
         self._keys: list[Key] = []
-        self._good_at = -1e18
-        self._tried_at = -1e18
-        self._fetch: asyncio.Task[None] | None = None
+        self._fetched_at = -1e18
+        self._attempted_at = -1e18
+        self._fetch_task: asyncio.Task[None] | None = None
 
     async def keys(self, kid: str | None, algorithm: str) -> list[Key]:
-        """The keys that may have signed; empty if the issuer has none such. Raises `Down` when no key is known."""
-        fits = self._fitting(kid, algorithm)
-        if fits and self._ticks() - self._good_at > self._config.refresh_seconds:
-            self._begin()
-        if not fits:
-            fetch = self._begin()
+        """The keys that may have signed; empty if the issuer has none such. Raises `BackendUnavailable` when no key is known."""
+        matching = self._matching_keys(kid, algorithm)
+        if matching and self._monotonic() - self._fetched_at > self._config.refresh_seconds:
+            self._begin_fetch()
+        if not matching:
+            fetch = self._begin_fetch()
             if fetch is not None:
                 await asyncio.shield(fetch)
-                fits = self._fitting(kid, algorithm)
+                matching = self._matching_keys(kid, algorithm)
             if not self._keys:
-                raise Down
-        return fits
+                raise BackendUnavailable
+        return matching
 
     async def aclose(self) -> None:
-        if self._fetch is not None:
-            self._fetch.cancel()
-            await asyncio.gather(self._fetch, return_exceptions=True)
+        if self._fetch_task is not None:
+            self._fetch_task.cancel()
+            await asyncio.gather(self._fetch_task, return_exceptions=True)
 
-    def _fitting(self, kid: str | None, algorithm: str) -> list[Key]:
-        named = (key for key in self._keys if kid in (None, key.kid) and key.get("crv") not in _OTHER_CURVES)
-        return [key for key in named if JWSRegistry.filter_algorithms(key, [algorithm])]
+    def _matching_keys(self, kid: str | None, algorithm: str) -> list[Key]:
+        candidates = (key for key in self._keys if kid in (None, key.kid) and key.get("crv") not in _OTHER_CURVES)
+        return [key for key in candidates if JWSRegistry.filter_algorithms(key, [algorithm])]
 
-    def _begin(self) -> asyncio.Task[None] | None:
+    def _begin_fetch(self) -> asyncio.Task[None] | None:
         """The fetch that is under way, or a new one if it is time for one."""
-        if self._fetch is None and self._ticks() - self._tried_at >= self._config.retry_seconds:
-            self._tried_at = self._ticks()
-            self._fetch = asyncio.create_task(self._refresh())
-        return self._fetch
+        if self._fetch_task is None and self._monotonic() - self._attempted_at >= self._config.retry_seconds:
+            self._attempted_at = self._monotonic()
+            self._fetch_task = asyncio.create_task(self._refresh())
+        return self._fetch_task
 
     async def _refresh(self) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
-                self._keys = _read_keys(await self._document())
-            self._good_at = self._ticks()
-        except (*FAILURES, Unfit) as error:
-            log.warning("the keys of the issuer %s could not be fetched: %s", self._config.issuer, why(error))
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                self._keys = _verification_keys(await self._fetch_document())
+            self._fetched_at = self._monotonic()
+        except (*REQUEST_ERRORS, InvalidIssuerResponse) as error:
+            log.warning(
+                "the keys of the issuer %s could not be fetched: %s", self._config.issuer, describe_issuer_error(error)
+            )
         except Exception as error:
-            log.error("a fault while fetching an issuer's keys: %s", place_of(error))
+            log.error("a fault while fetching an issuer's keys: %s", error_location(error))
         finally:
-            self._fetch = None
+            self._fetch_task = None
 
-    async def _document(self) -> Any:
+    async def _fetch_document(self) -> Any:
         if self._config.jwks_file is not None:
-            return read_json(await asyncio.to_thread(_read_file, self._config.jwks_file))
+            return decode_json(await asyncio.to_thread(_read_file, self._config.jwks_file))
         url = self._config.jwks_url
         if url is None:
-            url = address(await self._issuer.about(), "jwks_uri", "keys")
-        return await self._issuer.get(url)
+            url = url_from_configuration(await self._issuer.fetch_configuration(), "jwks_uri", "keys")
+        return await self._issuer.get_json(url)
 
 
 def check_jwks_file(path: str) -> None:
     """Raises `ConfigError` for a file that holds no keys to verify with."""
     try:
-        _read_keys(read_json(_read_file(path)))
-    except (OSError, Unfit) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError([f"access.jwt.jwks_file: {path}: {why}"]) from error
+        _verification_keys(decode_json(_read_file(path)))
+    except (OSError, InvalidIssuerResponse) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError([f"access.jwt.jwks_file: {path}: {reason}"]) from error
 
 
 def _read_file(path: str) -> bytes:
     return Path(path).expanduser().read_bytes()
 
 
-def _read_keys(document: Any) -> list[Key]:
-    """The keys that can verify; one that is not understood hides no other (RFC 7517 §5). Raises `Unfit`."""
+def _verification_keys(document: Any) -> list[Key]:
+    """The keys that can verify; one that is not understood hides no other (RFC 7517 §5). Raises `InvalidIssuerResponse`."""
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or len(entries) > MAX_KEYS:
-        raise Unfit(f"it is not a set of at most {MAX_KEYS} keys")
+        raise InvalidIssuerResponse(f"it is not a set of at most {MAX_KEYS} keys")
     keys = []
     for entry in entries:
         if not isinstance(entry, dict) or entry.get("use") not in (None, "sig") or entry.get("kty") == "oct":
@@ -125,5 +134,5 @@ def _read_keys(document: Any) -> list[Key]:
             continue
         keys.append(key)
     if not keys:
-        raise Unfit("there is no key in it that can verify a signature")
+        raise InvalidIssuerResponse("there is no key in it that can verify a signature")
     return keys

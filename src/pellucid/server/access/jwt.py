@@ -20,27 +20,27 @@ from joserfc import jwt
 from joserfc.errors import BadSignatureError, ClaimError, ExpiredTokenError, JoseError, UnsupportedAlgorithmError
 from joserfc.jws import JWSRegistry
 
-from .backing import Down
+from .backing import BackendUnavailable
 from .config import AccessConfig
 from .errors import forbidden, unauthorized, unavailable
 from .issuer import Issuer
 from .jwks import Jwks
 from .policy import Principal
 
-MAX_TOKEN = 16 * 1024
-_MAX_HEADER = 4096
-_MAX_OWNER = 255
-_FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
+MAX_TOKEN_CHARACTERS = 16 * 1024
+_MAX_HEADER_BYTES = 4096
+_MAX_OWNER_CHARACTERS = 255
+_JWT_PATTERN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 
-class _Header(msgspec.Struct):
+class _JOSEHeader(msgspec.Struct):
     alg: str
     kid: str | None = None
     crit: Any = None
 
 
 class _Registry(JWSRegistry):
-    max_header_length = _MAX_HEADER
+    max_header_length = _MAX_HEADER_BYTES
 
     def get_alg(self, name: str) -> Any:
         # Without the library's warning about the name EdDSA (RFC 9864), under which issuers still sign.
@@ -50,10 +50,10 @@ class _Registry(JWSRegistry):
 
 
 def looks_like_token(text: str) -> bool:
-    return _FORM.fullmatch(text) is not None
+    return _JWT_PATTERN.fullmatch(text) is not None
 
 
-class Who(msgspec.Struct, frozen=True):
+class Identity(msgspec.Struct, frozen=True):
     """Whose a token is. `policy` is the name of one; None: the default."""
 
     owner: str
@@ -61,20 +61,20 @@ class Who(msgspec.Struct, frozen=True):
     policy: str | None
 
 
-class Tokens:
+class TokenVerifier:
     """Verifies tokens. `aclose` when the server ends."""
 
     def __init__(
         self,
         access: AccessConfig,
         clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         assert access.jwt is not None
         self._access = access
         self._config = config = access.jwt
         self.issuer = Issuer(config.issuer)
-        self._jwks = Jwks(config, self.issuer, ticks)
+        self._jwks = Jwks(config, self.issuer, monotonic)
         self._clock = clock
         # A header that nobody knows is to be ignored (RFC 7515 §4), but for those in `crit`, which we refuse.
         self._registry = _Registry(algorithms=list(config.algorithms), strict_check_header=False)
@@ -86,29 +86,29 @@ class Tokens:
 
     async def verify(self, text: str) -> Principal:
         """Whose token it is. Raises `AccessError`: unauthorized, forbidden, or unavailable when it cannot be known."""
-        who = self.who(await self.read(text))
-        return Principal(who.owner, None, who.name, self._access.policy(who.policy))
+        identity = self.identity_of(await self.verify_claims(text))
+        return Principal(identity.owner, None, identity.name, self._access.policy(identity.policy))
 
-    async def read(self, text: str, audiences: list[str] | None = None) -> dict[str, Any]:
+    async def verify_claims(self, text: str, audiences: list[str] | None = None) -> dict[str, Any]:
         """The claims of a token that the issuer made for one of `audiences`, by default those of the configuration.
         Raises `AccessError` (unauthorized, unavailable)."""
-        fits = self._fitting(self._audiences if audiences is None else audiences)
-        header = _header(text)
+        registry = self._claims_registry(self._audiences if audiences is None else audiences)
+        header = _decode_header(text)
         if header.alg not in self._config.algorithms:
-            taken = ", ".join(self._config.algorithms)
+            accepted = ", ".join(self._config.algorithms)
             raise unauthorized(
-                f"the token is signed with {header.alg[:20]!r}; this gateway takes {taken}", "invalid_token"
+                f"the token is signed with {header.alg[:20]!r}; this gateway takes {accepted}", "invalid_token"
             )
         try:
             keys = await self._jwks.keys(header.kid, header.alg)
-        except Down as error:
+        except BackendUnavailable as error:
             raise unavailable(
                 "tokens cannot be verified now, as the issuer's keys could not be fetched; try again in a moment"
             ) from error
         for key in keys:
             try:
                 claims = jwt.decode(text, key, registry=self._registry).claims
-                fits.validate(claims)
+                registry.validate(claims)
             except BadSignatureError:
                 continue
             except ExpiredTokenError as error:
@@ -122,27 +122,27 @@ class Tokens:
             return claims
         raise unauthorized("no key of the issuer has signed this token", "invalid_token")
 
-    def who(self, claims: dict[str, Any]) -> Who:
+    def identity_of(self, claims: dict[str, Any]) -> Identity:
         """Whose the claims are. Raises `AccessError` (unauthorized, forbidden)."""
         config = self._config
-        owner = _claim(claims, config.owner_claim)
-        if not isinstance(owner, str) or not 0 < len(owner) <= _MAX_OWNER or not owner.isprintable():
+        owner = _claim_value(claims, config.owner_claim)
+        if not isinstance(owner, str) or not 0 < len(owner) <= _MAX_OWNER_CHARACTERS or not owner.isprintable():
             raise unauthorized(f"the token's claim {config.owner_claim} does not name anybody", "invalid_token")
         policy: str | None = None
         if config.policy_claim is not None:
-            value = _claim(claims, config.policy_claim)
+            value = _claim_value(claims, config.policy_claim)
             values = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
-            policy = next((name for held, name in config.policies.items() if held in values), None)
+            policy = next((name for claim_value, name in config.policies.items() if claim_value in values), None)
             if policy is None and self._access.default_policy is None:
                 raise forbidden(
                     f"the token's claim {config.policy_claim} gives no access to this gateway", "no_policy_for_token"
                 )
         name = claims.get("name")
-        if not isinstance(name, str) or len(name) > _MAX_OWNER or not name.isprintable():
+        if not isinstance(name, str) or len(name) > _MAX_OWNER_CHARACTERS or not name.isprintable():
             name = ""
-        return Who(f"{config.issuer}|{owner}", name, policy)
+        return Identity(f"{config.issuer}|{owner}", name, policy)
 
-    def _fitting(self, audiences: list[str]) -> jwt.JWTClaimsRegistry:
+    def _claims_registry(self, audiences: list[str]) -> jwt.JWTClaimsRegistry:
         """What the claims must be."""
         return jwt.JWTClaimsRegistry(
             lambda: int(self._clock()),
@@ -153,13 +153,13 @@ class Tokens:
         )
 
 
-def _header(text: str) -> _Header:
+def _decode_header(text: str) -> _JOSEHeader:
     """What the token says about itself, none of which is believed yet."""
-    if len(text) > MAX_TOKEN:
-        raise unauthorized(f"the token is longer than {MAX_TOKEN} characters", "invalid_token")
+    if len(text) > MAX_TOKEN_CHARACTERS:
+        raise unauthorized(f"the token is longer than {MAX_TOKEN_CHARACTERS} characters", "invalid_token")
     first = text.partition(".")[0]
     try:
-        header = msgspec.json.decode(urlsafe_b64decode(first + "=" * (-len(first) % 4)), type=_Header)
+        header = msgspec.json.decode(urlsafe_b64decode(first + "=" * (-len(first) % 4)), type=_JOSEHeader)
     except (ValueError, RecursionError):
         raise unauthorized("the token is not a JWT", "invalid_token") from None
     if header.crit is not None:
@@ -167,7 +167,7 @@ def _header(text: str) -> _Header:
     return header
 
 
-def _claim(claims: dict[str, Any], name: str) -> Any:
+def _claim_value(claims: dict[str, Any], name: str) -> Any:
     """A claim by its name, or by a path through objects: names with dots in them exist, too."""
     if name in claims:
         return claims[name]

@@ -24,9 +24,9 @@ from .errors import unauthorized
 
 PREFIX = "pk_"
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_ID, _SECRET, _SUM = 10, 43, 6
+_ID_LENGTH, _SECRET_LENGTH, _CHECKSUM_LENGTH = 10, 43, 6
 _SECRET_BYTES = 32
-_FORM = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_ID}}})[0-9A-Za-z]{{{_SECRET + _SUM}}}")
+_KEY_PATTERN = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_ID_LENGTH}}})[0-9A-Za-z]{{{_SECRET_LENGTH + _CHECKSUM_LENGTH}}}")
 
 
 class NewKey(NamedTuple):
@@ -37,8 +37,8 @@ class NewKey(NamedTuple):
 
 
 def new_key(random: Callable[[int], bytes] = secrets.token_bytes) -> NewKey:
-    id_ = _base62(int.from_bytes(random(16)), _ID)
-    body = PREFIX + id_ + _base62(int.from_bytes(random(_SECRET_BYTES)), _SECRET)
+    id_ = _base62(int.from_bytes(random(16)), _ID_LENGTH)
+    body = PREFIX + id_ + _base62(int.from_bytes(random(_SECRET_BYTES)), _SECRET_LENGTH)
     return NewKey(f"key_{id_}", body + _checksum(body))
 
 
@@ -46,36 +46,36 @@ def looks_like_key(text: str) -> bool:
     return text.startswith(PREFIX)
 
 
-def id_of(text: str) -> str:
+def key_id_of(text: str) -> str:
     """The id in a key. Raises `AccessError` (unauthorized) for what cannot be a key."""
-    found = _FORM.fullmatch(text)
-    if found is None or text[-_SUM:] != _checksum(text[:-_SUM]):
+    match = _KEY_PATTERN.fullmatch(text)
+    if match is None or text[-_CHECKSUM_LENGTH:] != _checksum(text[:-_CHECKSUM_LENGTH]):
         raise unauthorized(
             "the API key is mistyped or cut: its checksum does not fit; copy it again", "invalid_api_key"
         )
-    return f"key_{found[1]}"
+    return f"key_{match[1]}"
 
 
-class Hasher:
+class KeyHasher:
     """The keyed hash under one pepper."""
 
     def __init__(self, pepper: bytes) -> None:
         self._pepper = pepper
-        self.mark = self._hmac(b"pellucid pepper")[:4]
+        self.pepper_id = self._hmac(b"pellucid pepper")[:4]
 
     def digest(self, text: str) -> bytes:
-        return self.mark + self._hmac(b"pellucid api key\0" + text.encode())
+        return self.pepper_id + self._hmac(b"pellucid api key\0" + text.encode())
 
-    def made(self, digest: bytes) -> bool:
+    def is_own_hash(self, digest: bytes) -> bool:
         """Whether a hash was made under this pepper."""
-        return digest[: len(self.mark)] == self.mark
+        return digest[: len(self.pepper_id)] == self.pepper_id
 
     def _hmac(self, data: bytes) -> bytes:
         return hmac.digest(self._pepper, data, sha256)
 
 
 def _checksum(body: str) -> str:
-    return _base62(crc32(body.encode()), _SUM)
+    return _base62(crc32(body.encode()), _CHECKSUM_LENGTH)
 
 
 def _base62(number: int, length: int) -> str:

@@ -17,31 +17,31 @@ from pathlib import Path
 from ...data_directory import create_secret, default_pepper, read_secret
 from ...errors import ConfigError
 
-VARIABLE = "PELLUCID_KEY_PEPPER"
+ENV_VARIABLE = "PELLUCID_KEY_PEPPER"
 _BYTES = 32
-_FORM = re.compile(r"[0-9a-f]{64}")
+_HEX_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 
-def find_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> bytes:
+def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> bytes:
     """The pepper, made if there is none. Raises `ConfigError`."""
-    if text := environ.get(VARIABLE, "").strip():
-        return _read(text, VARIABLE)
+    if text := environ.get(ENV_VARIABLE, "").strip():
+        return _parse_pepper(text, ENV_VARIABLE)
     path = (path or default_pepper(environ)).expanduser()
     try:
         if not path.exists():
             create_secret(path, f"{secrets.token_hex(_BYTES)}\n".encode())
-        return _read(read_secret(path)[0].decode("latin-1").strip(), str(path))
+        return _parse_pepper(read_secret(path)[0].decode("latin-1").strip(), str(path))
     except OSError as error:
         raise ConfigError([f"access.pepper_file: {path}: {error.strerror or error}"]) from error
 
 
 def check_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
     """Raises `ConfigError` for a pepper that is there and cannot be used. None is made."""
-    if environ.get(VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
-        find_pepper(path, environ)
+    if environ.get(ENV_VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
+        ensure_pepper(path, environ)
 
 
-def _read(text: str, where: str) -> bytes:
-    if not _FORM.fullmatch(text):
+def _parse_pepper(text: str, where: str) -> bytes:
+    if not _HEX_PATTERN.fullmatch(text):
         raise ConfigError([f"{where}: must hold {_BYTES} random bytes as {2 * _BYTES} hexadecimal digits"])
     return bytes.fromhex(text)

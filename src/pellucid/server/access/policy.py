@@ -15,10 +15,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ...view import Reader, View
+from ...view import View, Viewer
 from .errors import forbidden
 
-Most = Annotated[int, Meta(ge=1, le=2**53)]
+Limit = Annotated[int, Meta(ge=1, le=2**53)]
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -38,58 +38,58 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """How long what is kept is kept. None: as long as the server says."""
     tools: list[str] | None = None
     """The server's tools that may be used, as globs. None: all."""
-    requests_per_minute: Most | None = None
-    tokens_per_minute: Most | None = None
+    requests_per_minute: Limit | None = None
+    tokens_per_minute: Limit | None = None
     """Input and output together."""
-    reasoning_tokens_per_minute: Most | None = None
-    streams: Most | None = None
+    reasoning_tokens_per_minute: Limit | None = None
+    streams: Limit | None = None
     """Responses that may be under way at once."""
-    max_body_bytes: Most | None = None
-    max_output_tokens: Most | None = None
+    max_body_bytes: Limit | None = None
+    max_output_tokens: Limit | None = None
 
     @property
-    def reader(self) -> Reader:
-        """The most that may be seen; a request asks it for less (`Reader.asking`)."""
-        return Reader(self.view, self.counts)
+    def viewer(self) -> Viewer:
+        """The most that may be seen; a request asks it for less (`Reader.for_request`)."""
+        return Viewer(self.view, self.counts)
 
     def allows_model(self, name: str) -> bool:
-        return _named(name, self.models)
+        return _matches_any(name, self.models)
 
     def allows_tool(self, name: str) -> bool:
-        return _named(name, self.tools)
+        return _matches_any(name, self.tools)
 
     def check_model(self, name: str) -> None:
         """Raises `AccessError` (forbidden). To be asked before the model is looked up: nobody learns what there is."""
         if not self.allows_model(name):
-            may = ", ".join(self.models or []) or "no model at all"
-            raise forbidden(f"model: you may not use {name!r}; you may use: {may}", "model_not_allowed", "model")
+            allowed = ", ".join(self.models or []) or "no model at all"
+            raise forbidden(f"model: you may not use {name!r}; you may use: {allowed}", "model_not_allowed", "model")
 
     def check_tool(self, name: str) -> None:
         """Raises `AccessError` (forbidden)."""
         if not self.allows_tool(name):
-            may = ", ".join(self.tools or []) or "none of the server's tools"
-            raise forbidden(f"tools: you may not use {name!r}; you may use: {may}", "tool_not_allowed", "tools")
+            allowed = ", ".join(self.tools or []) or "none of the server's tools"
+            raise forbidden(f"tools: you may not use {name!r}; you may use: {allowed}", "tool_not_allowed", "tools")
 
-    def may_store(self, asked: bool | None) -> bool:
+    def may_store(self, requested: bool | None) -> bool:
         """Whether to keep the response, of which the request says `asked`. Raises `AccessError` (forbidden)."""
-        if asked and not self.store:
+        if requested and not self.store:
             raise forbidden("store: you may not have responses kept; send store: false", "store_not_allowed", "store")
-        return self.store if asked is None else asked
+        return self.store if requested is None else requested
 
-    def output_tokens(self, asked: int | None) -> int | None:
+    def output_token_limit(self, requested: int | None) -> int | None:
         """How many tokens the model may write. Raises `AccessError` (forbidden) when more are asked for."""
-        most = self.max_output_tokens
-        if most is not None and asked is not None and asked > most:
+        limit = self.max_output_tokens
+        if limit is not None and requested is not None and requested > limit:
             raise forbidden(
-                f"max_output_tokens: you may ask for at most {most}, not {asked}",
+                f"max_output_tokens: you may ask for at most {limit}, not {requested}",
                 "max_output_tokens_not_allowed",
                 "max_output_tokens",
             )
-        return most if asked is None else asked
+        return limit if requested is None else requested
 
-    def body_bytes(self, limit: int) -> int:
+    def body_limit(self, server_limit: int) -> int:
         """The largest body taken, where the server's own limit is `limit`."""
-        return limit if self.max_body_bytes is None else min(limit, self.max_body_bytes)
+        return server_limit if self.max_body_bytes is None else min(server_limit, self.max_body_bytes)
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -106,7 +106,7 @@ class Principal(msgspec.Struct, frozen=True):
         return f"key:{self.key_id}" if self.key_id is not None else f"owner:{self.owner}"
 
 
-def visible(principal: Principal, names: Iterable[str]) -> list[str]:
+def visible_models(principal: Principal, names: Iterable[str]) -> list[str]:
     """The models of a list that this reader may know of."""
     return [name for name in names if principal.policy.allows_model(name)]
 
@@ -115,13 +115,13 @@ def write_policy(policy: Policy) -> bytes:
     return msgspec.json.encode(policy)
 
 
-_decoder = msgspec.json.Decoder(Policy)
+_policy_decoder = msgspec.json.Decoder(Policy)
 
 
 def read_policy(data: bytes) -> Policy:
     """Raises `msgspec.DecodeError` (or its `ValidationError`) for what this version cannot keep to."""
-    return _decoder.decode(data)
+    return _policy_decoder.decode(data)
 
 
-def _named(name: str, globs: list[str] | None) -> bool:
+def _matches_any(name: str, globs: list[str] | None) -> bool:
     return globs is None or any(fnmatchcase(name, glob) for glob in globs)

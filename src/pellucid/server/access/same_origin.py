@@ -19,16 +19,16 @@ from typing import Any
 from ...errors import RequestError
 from .errors import AccessError, forbidden
 
-PREFIX = "/api/"
-_SAFE = ("GET", "HEAD", "OPTIONS")
+API_PREFIX = "/api/"
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 def is_api(scope: Mapping[str, Any]) -> bool:
     """Whether these rules hold for it."""
-    return str(scope["path"]).startswith(PREFIX)
+    return str(scope["path"]).startswith(API_PREFIX)
 
 
-def own_page(scope: Mapping[str, Any]) -> bool | None:
+def is_own_page(scope: Mapping[str, Any]) -> bool | None:
     """Whether a page of ours sent this. None: no page at all (a person's address bar), or nothing is said."""
     headers = dict(scope["headers"])
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
@@ -39,31 +39,31 @@ def own_page(scope: Mapping[str, Any]) -> bool | None:
     return None
 
 
-def check_own(scope: Mapping[str, Any]) -> None:
+def check_own_page(scope: Mapping[str, Any]) -> None:
     """A request that brings a cookie must be our own page's. Raises `AccessError` (forbidden)."""
-    own = own_page(scope)
-    if own is False or (own is None and scope.get("method") not in _SAFE):
-        raise _foreign()
+    is_own = is_own_page(scope)
+    if is_own is False or (is_own is None and scope.get("method") not in _SAFE_METHODS):
+        raise _foreign_origin()
 
 
 def check_not_foreign(scope: Mapping[str, Any]) -> None:
     """A foreign page must not have sent this, and it need not have been a page. Raises `AccessError` (forbidden)."""
-    if own_page(scope) is False:
-        raise _foreign()
+    if is_own_page(scope) is False:
+        raise _foreign_origin()
 
 
-def check_body(scope: Mapping[str, Any]) -> None:
+def check_json_body(scope: Mapping[str, Any]) -> None:
     """Raises `RequestError` for a body that does not say that it is JSON."""
     headers = dict(scope["headers"])
     if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
         return
     media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media != b"application/json":
-        said = f"not {media[:60].decode('latin-1')!r}" if media else "and say so"
-        raise RequestError(f"send the body as JSON, with Content-Type: application/json, {said}", code="not_json")
+        hint = f"not {media[:60].decode('latin-1')!r}" if media else "and say so"
+        raise RequestError(f"send the body as JSON, with Content-Type: application/json, {hint}", code="not_json")
 
 
-def _foreign() -> AccessError:
+def _foreign_origin() -> AccessError:
     return forbidden(
         "this request was not sent by this gateway's own page; from elsewhere, send an API key as Authorization: "
         "Bearer …",

@@ -21,38 +21,38 @@ import msgspec
 from ...sealing import Keys, SealError
 from ...sealing import token as tokens
 from .config import AccessConfig
-from .errors import AccessError, Header, unauthorized
-from .jwt import Who
+from .errors import AccessError, HTTPHeader, unauthorized
+from .jwt import Identity
 
-MAX_COOKIE = 4096
+MAX_COOKIE_BYTES = 4096
 """Bytes; browsers keep no longer ones."""
 
 
-def cookie(scope: Mapping[str, Any], name: str) -> str | None:
+def read_cookie(scope: Mapping[str, Any], name: str) -> str | None:
     """Its value. Raises `AccessError` (unauthorized) for two that differ: a neighbour's page can have set one."""
-    start, found = name.encode() + b"=", set()
+    prefix, values = name.encode() + b"=", set()
     for header, value in scope["headers"]:
         if header == b"cookie":
             pairs = (pair.strip() for pair in value.split(b";"))
-            found |= {pair[len(start) :] for pair in pairs if pair.startswith(start)}
-    found.discard(b"")
-    if not found:
+            values |= {pair[len(prefix) :] for pair in pairs if pair.startswith(prefix)}
+    values.discard(b"")
+    if not values:
         return None
-    if len(found) > 1:
+    if len(values) > 1:
         raise unauthorized(f"the request brings two different cookies {name}; delete them both", "invalid_credentials")
-    value = found.pop()
-    return value.decode() if len(value) <= MAX_COOKIE and value.isascii() else None
+    value = values.pop()
+    return value.decode() if len(value) <= MAX_COOKIE_BYTES and value.isascii() else None
 
 
 def cookie_header(
-    name: str, value: str, *, path: str, seconds: float, same_site: Literal["Strict", "Lax"], secure: bool
-) -> Header:
+    name: str, value: str, *, path: str, max_age_seconds: float, same_site: Literal["Strict", "Lax"], secure: bool
+) -> HTTPHeader:
     """Sets it; with no `seconds`, takes it away."""
-    text = f"{name}={value}; Path={path}; Max-Age={int(seconds)}; HttpOnly; SameSite={same_site}"
+    text = f"{name}={value}; Path={path}; Max-Age={int(max_age_seconds)}; HttpOnly; SameSite={same_site}"
     return b"set-cookie", (text + "; Secure" if secure else text).encode()
 
 
-def over_https(scope: Mapping[str, Any]) -> bool:
+def is_https(scope: Mapping[str, Any]) -> bool:
     """Whether the browser came over https, as far as can be told: what stands before us may have ended it."""
     return scope.get("scheme") == "https" or dict(scope["headers"]).get(b"origin", b"").startswith(b"https://")
 
@@ -61,10 +61,10 @@ COOKIE = "pellucid_session"
 PATH = "/api"
 
 _PURPOSE = "session"
-_BOUND = tokens.Bound("browser")
+_BOUND = tokens.Binding("browser")
 
 
-class ByKey(msgspec.Struct, frozen=True, tag="key"):
+class KeySession(msgspec.Struct, frozen=True, tag="key"):
     """A key of `pellucid keys create`."""
 
     id: str
@@ -72,78 +72,78 @@ class ByKey(msgspec.Struct, frozen=True, tag="key"):
     ends: float
 
 
-class ByEnv(msgspec.Struct, frozen=True, tag="env"):
+class EnvKeySession(msgspec.Struct, frozen=True, tag="env"):
     """The key in the environment."""
 
     mark: bytes
     ends: float
 
 
-class ByProvider(msgspec.Struct, frozen=True, tag="oidc"):
+class ProviderSession(msgspec.Struct, frozen=True, tag="oidc"):
     """A person whom the provider named."""
 
-    who: Who
+    who: Identity
     rules: bytes
     ends: float
 
 
-Session: TypeAlias = ByKey | ByEnv | ByProvider
+BrowserSession: TypeAlias = KeySession | EnvKeySession | ProviderSession
 
-_decoder: msgspec.json.Decoder[Session] = msgspec.json.Decoder(Session)
+_session_decoder: msgspec.json.Decoder[BrowserSession] = msgspec.json.Decoder(BrowserSession)
 
 
-class Sessions:
+class BrowserSessions:
     def __init__(
         self, access: AccessConfig, keys: Callable[[], Keys], env_key: str | None, clock: Callable[[], float]
     ) -> None:
         """`env_key`: the key in the environment."""
-        self.seconds = access.session_seconds
+        self.lifetime_seconds = access.session_seconds
         self._keys = keys
         self._clock = clock
         self._env_mark = hmac.digest(env_key.encode(), b"pellucid session", sha256) if env_key is not None else None
-        self._rules = _rules(access)
+        self._rules_digest = _digest_rules(access)
 
-    def write(self, session: Session) -> str:
+    def encode(self, session: BrowserSession) -> str:
         """The cookie's value."""
         return tokens.write(msgspec.json.encode(session), self._keys(), _PURPOSE, _BOUND)
 
-    def read(self, text: str) -> Session:
+    def decode(self, text: str) -> BrowserSession:
         """The session, which is not over. What it names is still to be asked about. Raises `AccessError`."""
         try:
-            session = _decoder.decode(tokens.read(text, self._keys(), _PURPOSE, _BOUND))
+            session = _session_decoder.decode(tokens.read(text, self._keys(), _PURPOSE, _BOUND))
         except (SealError, msgspec.DecodeError):
-            raise over() from None
+            raise session_over() from None
         if session.ends <= self._clock():
-            raise over()
+            raise session_over()
         return session
 
     @property
-    def ends(self) -> float:
+    def expiry(self) -> float:
         """When a session ends that begins now."""
-        return self._clock() + self.seconds
+        return self._clock() + self.lifetime_seconds
 
-    def by_env(self) -> ByEnv:
+    def for_env_key(self) -> EnvKeySession:
         """For whoever brought the key in the environment, which there is."""
         assert self._env_mark is not None
-        return ByEnv(self._env_mark, self.ends)
+        return EnvKeySession(self._env_mark, self.expiry)
 
-    def by_provider(self, who: Who) -> ByProvider:
+    def for_provider(self, identity: Identity) -> ProviderSession:
         """For whom the provider named."""
-        return ByProvider(who, self._rules, self.ends)
+        return ProviderSession(identity, self._rules_digest, self.expiry)
 
-    def holds(self, session: ByEnv | ByProvider) -> bool:
+    def is_current(self, session: EnvKeySession | ProviderSession) -> bool:
         """Whether what it was begun with is as it was."""
-        if isinstance(session, ByEnv):
+        if isinstance(session, EnvKeySession):
             return self._env_mark is not None and hmac.compare_digest(session.mark, self._env_mark)
-        return hmac.compare_digest(session.rules, self._rules)
+        return hmac.compare_digest(session.rules, self._rules_digest)
 
 
-def over() -> AccessError:
+def session_over() -> AccessError:
     """What to say to a session that does not count any more, whatever the reason."""
     return unauthorized("your session is over; sign in again", "session_over")
 
 
-def _rules(access: AccessConfig) -> bytes:
+def _digest_rules(access: AccessConfig) -> bytes:
     """Of what a provider's session was given its policy by."""
     jwt, client = access.jwt, access.oidc and access.oidc.client_id
     claims = jwt and (jwt.issuer, jwt.owner_claim, jwt.policy_claim, list(jwt.policies.items()))

@@ -11,46 +11,46 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...conversation import joined
+from ...conversation import join_messages
 from ...parts import ModelMessage, messages_from_json, messages_to_json
 from ...protocols import ai_sdk
-from ...protocols.chat import ANSWER, CONVERSATION, Request, parse_request, question_id
+from ...protocols.chat import ANSWER_PREFIX, CONVERSATION_PREFIX, Request, parse_request, question_id
 from ...protocols.decoding import read_json
 from ...run import Minter
 from ...runs import clock_ms
-from ...storage import ChatBusy, ChatGone, ChatMoved, StoredChat, StoredResponse
+from ...storage import ChatBusy, ChatMoved, ChatNotFound, StoredChat, StoredResponse
 from ..access.errors import forbidden
 from ..exchange import Exchange, new_minter
-from ..prepare import Prepared, prepare
+from ..prepare import PreparedRequest, prepare
 from ..services import Services
-from ..stateless import StatelessEndpoint
-from .answers import Header, encode_header, is_chat, no_event, tell
+from ..stateless import StatelessHandler
+from .answers import ChatRunHeader, encode_header, event_not_found, is_chat, serve_answer
 from .conversations import title_of
 
 
-class Place(NamedTuple):
+class ChatPosition(NamedTuple):
     """Where in which chat a question stands."""
 
     chat: StoredChat
-    previous: str | None
+    previous_id: str | None
     """The turn before it."""
 
 
-class Ask:
+class AskHandler:
     """The endpoint."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._ai_sdk = StatelessEndpoint(services, ai_sdk.PROTOCOL)
+        self._ai_sdk = StatelessHandler(services, ai_sdk.PROTOCOL)
 
     async def __call__(self, exchange: Exchange) -> None:
-        raw = read_json(await exchange.body(self._services.config.server))
+        raw = read_json(await exchange.read_body(self._services.config.server))
         if ai_sdk.recognises(raw, exchange.query):
-            await self._ai_sdk.answer(exchange, raw)
+            await self._ai_sdk.handle(exchange, raw)
         else:
-            await self._ask(exchange, parse_request(raw))
+            await self._answer_question(exchange, parse_request(raw))
 
-    async def _ask(self, exchange: Exchange, request: Request) -> None:
+    async def _answer_question(self, exchange: Exchange, request: Request) -> None:
         services, principal = self._services, exchange.principal
         if not principal.policy.store:
             raise forbidden(
@@ -59,99 +59,105 @@ class Ask:
                 "store_not_allowed",
             )
         mint = new_minter()
-        prepared = await prepare(services, exchange, request, request.model, mint, summaries=False)
+        prepared = await prepare(services, exchange, request, request.model, mint, with_summaries=False)
         if request.view is not None:
-            exchange.reader = exchange.reader.asking(request.view)
-        place = await self._place(exchange, request, mint)
-        said = await self._said(principal.owner, place)
-        run = prepared.run(prepared.call(joined(said, [request.asked])), seals=False)
-        prepared.warn()
-        header = self._header(exchange, prepared, request, place)
-        row = self._row(exchange, mint(ANSWER), header, place, request)
-        exchange.watch.response_id = row.id
+            exchange.viewer = exchange.viewer.for_request(request.view)
+        position = await self._resolve_position(exchange, request, mint)
+        previous = await self._load_messages(principal.owner, position)
+        run = prepared.create_run(
+            prepared.model_call(join_messages(previous, [request.user_message])), with_seals=False
+        )
+        prepared.add_warning_headers()
+        header = self._make_header(exchange, prepared, request, position)
+        row = self._make_row(exchange, mint(ANSWER_PREFIX), header, position, request)
+        exchange.telemetry.response_id = row.id
         # The run takes its place when it opens; whoever has none left is told so now, and not by a run that failed.
-        async with services.guard.stream(principal):
+        async with services.guard.stream_slot(principal):
             pass
 
         async def begin(row: StoredResponse, fence: int) -> None:
-            await services.store.chats.begin_turn(place.chat, row, fence, follows=request.follows)
+            await services.store.chats.begin_turn(position.chat, row, fence, follows=request.follows)
 
         await services.detached.start(row, run, begin=begin)
-        await tell(exchange, services.detached.follow(row), row.id, header)
+        await serve_answer(exchange, services.detached.follow(row), row.id, header)
 
-    async def _place(self, exchange: Exchange, request: Request, mint: Minter) -> Place:
+    async def _resolve_position(self, exchange: Exchange, request: Request, mint: Minter) -> ChatPosition:
         """Raises `RequestError` for a chat or a turn that is not there."""
         owner, store = exchange.principal.owner, self._services.store
-        replaced = await self._replaced(owner, request)
-        id = request.conversation_id or (replaced.conversation_id if replaced is not None else None)
+        replaced_turn = await self._load_replaced_turn(owner, request)
+        id = request.conversation_id or (replaced_turn.conversation_id if replaced_turn is not None else None)
         if id is None:
             now = clock_ms() / 1000
-            new = StoredChat(
-                id=mint(CONVERSATION),
+            new_chat = StoredChat(
+                id=mint(CONVERSATION_PREFIX),
                 owner=owner,
                 title=title_of(request.text),
                 created_at=now,
                 updated_at=now,
-                expires_at=self._services.expiry(exchange.principal),
+                expires_at=self._services.expires_at(exchange.principal),
             )
-            return Place(new, None)
+            return ChatPosition(new_chat, None)
         chat = await store.chats.get(owner, id)
         if chat is None:
-            raise ChatGone(id)
+            raise ChatNotFound(id)
         # What moves from here on is told by the store, when the turn is to begin.
         if request.follows not in (None, chat.head):
             raise ChatMoved
-        return Place(chat, chat.head if replaced is None else replaced.previous_id)
+        return ChatPosition(chat, chat.head if replaced_turn is None else replaced_turn.previous_id)
 
-    async def _replaced(self, owner: str, request: Request) -> StoredResponse | None:
+    async def _load_replaced_turn(self, owner: str, request: Request) -> StoredResponse | None:
         if request.replaces is None:
             return None
         row = await self._services.store.responses.get(owner, request.replaces)
-        here = request.conversation_id
-        if row is None or not is_chat(row) or (here is not None and row.conversation_id != here):
-            raise no_event(request.replaces, "replaces")
+        conversation_id = request.conversation_id
+        if row is None or not is_chat(row) or (conversation_id is not None and row.conversation_id != conversation_id):
+            raise event_not_found(request.replaces, "replaces")
         return row
 
-    async def _said(self, owner: str, place: Place) -> list[ModelMessage]:
+    async def _load_messages(self, owner: str, position: ChatPosition) -> list[ModelMessage]:
         """The branch until now."""
-        if place.previous is None:
+        if position.previous_id is None:
             return []
-        turns = await self._services.store.chats.turns(owner, place.chat.id, place.previous, log=False)
+        turns = await self._services.store.chats.turns(owner, position.chat.id, position.previous_id, log=False)
         if turns is None:
-            raise ChatGone(place.chat.id)
-        if not turns[-1].finished:
+            raise ChatNotFound(position.chat.id)
+        if not turns[-1].is_finished:
             raise ChatBusy
-        said = []
+        messages = []
         for turn in turns:
-            said.append(messages_from_json(turn.messages))
+            messages.append(messages_from_json(turn.messages))
             await asyncio.sleep(0)
-        return joined(*said)
+        return join_messages(*messages)
 
-    def _header(self, exchange: Exchange, prepared: Prepared, request: Request, place: Place) -> Header:
-        return Header(
-            conversation_id=place.chat.id,
-            model=prepared.name,
-            view=exchange.reader.view,
-            most=self._services.catalog.most(prepared.name),
+    def _make_header(
+        self, exchange: Exchange, prepared: PreparedRequest, request: Request, position: ChatPosition
+    ) -> ChatRunHeader:
+        return ChatRunHeader(
+            conversation_id=position.chat.id,
+            model=prepared.model_name,
+            view=exchange.viewer.view,
+            most=self._services.catalog.max_view(prepared.model_name),
             created_at=clock_ms(),
             effort=request.effort,
         )
 
-    def _row(self, exchange: Exchange, id: str, header: Header, place: Place, request: Request) -> StoredResponse:
+    def _make_row(
+        self, exchange: Exchange, id: str, header: ChatRunHeader, position: ChatPosition, request: Request
+    ) -> StoredResponse:
         item = {"id": question_id(id), "type": "message", "role": "user", "content": request.text}
         return StoredResponse(
             id=id,
             owner=exchange.principal.owner,
             created_at=header.created_at / 1000,
             updated_at=header.created_at / 1000,
-            expires_at=self._services.expiry(exchange.principal),
+            expires_at=self._services.expires_at(exchange.principal),
             status="in_progress",
             model=header.model,
-            previous_id=place.previous,
-            conversation_id=place.chat.id,
+            previous_id=position.previous_id,
+            conversation_id=position.chat.id,
             background=True,
             header=encode_header(header),
             input=msgspec.json.encode([item]),
-            messages=messages_to_json([request.asked]),
+            messages=messages_to_json([request.user_message]),
             text=request.text,
         )

@@ -15,50 +15,52 @@ import msgspec
 from msgspec import UNSET
 
 from ...errors import PellucidError, RequestError
-from ...protocols.chat import LONGEST_TITLE, Answer, Change, Question, answer_id, question
+from ...protocols.chat import MAX_TITLE_CHARS, Answer, Change, Question, answer_id, build_question
 from ...protocols.decoding import decode
-from ...storage import ChatGone, StoredChat, StoredResponse
+from ...storage import ChatNotFound, StoredChat, StoredResponse
 from ...telemetry import log
 from ..exchange import Exchange
 from ..services import Services
 from . import response_types
-from .answers import Header, read_header, whole
+from .answers import ChatRunHeader, answer_event, decode_header
 
-LONGEST = 80
+AUTO_TITLE_CHARACTERS = 80
 """Characters."""
 
 
-def plain(text: str) -> str:
+def single_line(text: str) -> str:
     """In one line, without control characters."""
     return "".join(one for one in " ".join(text.split()) if category(one) != "Cc")
 
 
-_UNSEEN = {"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"}
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10))))
+_INVISIBLE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"}
+_BLANK_CHARACTERS = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10)))
+)
 """Letters, signs and marks by their category, that are there to take a place and show nothing."""
 
 
-def shows(text: str) -> bool:
+def is_visible(text: str) -> bool:
     """Whether anything of it can be seen: not of spaces alone, marks of direction and the like, which would leave
     nothing in a list to point at."""
-    return any(one not in _BLANK and category(one) not in _UNSEEN for one in text)
+    return any(one not in _BLANK_CHARACTERS and category(one) not in _INVISIBLE_CATEGORIES for one in text)
 
 
 def title_of(text: str) -> str:
     """In one line, whole words where there are any; always something that can be seen."""
-    words = plain(text.lstrip()[: 10 * LONGEST])
-    if not shows(words[: LONGEST - 1]):
+    line = single_line(text.lstrip()[: 10 * AUTO_TITLE_CHARACTERS])
+    if not is_visible(line[: AUTO_TITLE_CHARACTERS - 1]):
         return "…"
-    if len(words) <= LONGEST:
-        return words
-    cut = words[: LONGEST - 1]
+    if len(line) <= AUTO_TITLE_CHARACTERS:
+        return line
+    cut = line[: AUTO_TITLE_CHARACTERS - 1]
     # One more than fits, so that a word that ends there is whole.
-    end = words.rfind(" ", 0, LONGEST)
+    end = line.rfind(" ", 0, AUTO_TITLE_CHARACTERS)
     # A text without spaces (a URL, Chinese) is cut where it must be.
-    return (cut[:end] if end >= LONGEST // 2 else cut).rstrip() + "…"
+    return (cut[:end] if end >= AUTO_TITLE_CHARACTERS // 2 else cut).rstrip() + "…"
 
 
-class Conversations:
+class ConversationHandlers:
     """The endpoints."""
 
     def __init__(self, services: Services) -> None:
@@ -68,97 +70,99 @@ class Conversations:
         """A page of them, or of those in which `q` stands."""
         page = await self._services.store.chats.list(
             exchange.principal.owner,
-            after=exchange.asked("after") or None,
-            limit=exchange.number("limit", 20, 1, 100),
-            query=exchange.asked("q") or None,
+            after=exchange.query_param("after") or None,
+            limit=exchange.query_int("limit", 20, 1, 100),
+            query=exchange.query_param("q") or None,
         )
         data = [
             response_types.ConversationFound(
-                **_told(found.chat), snippet=UNSET if found.snippet is None else found.snippet
+                **_conversation_fields(match.chat), snippet=UNSET if match.snippet is None else match.snippet
             )
-            for found in page.chats
+            for match in page.chats
         ]
-        await exchange.answer(response_types.Conversations(data, page.has_more, page.last))
+        await exchange.send_json(response_types.Conversations(data, page.has_more, page.next_cursor))
 
     async def get(self, exchange: Exchange) -> None:
         """One, with the events of a branch: `head`'s, or the one that is shown."""
-        chats, owner, id = self._services.store.chats, exchange.principal.owner, exchange.params["id"]
+        chats, owner, id = self._services.store.chats, exchange.principal.owner, exchange.path_params["id"]
         chat = await chats.get(owner, id)
         if chat is None:
-            raise ChatGone(id)
-        head = exchange.asked("head")
+            raise ChatNotFound(id)
+        head = exchange.query_param("head")
         turns = await chats.turns(owner, id, answer_id(head, "head") if head is not None else None)
         if turns is None:
-            raise _no_turn(head) if head is not None else ChatGone(id)
+            raise _head_not_found(head) if head is not None else ChatNotFound(id)
         siblings = await chats.siblings(owner, id)
         events: list[Question | Answer] = []
-        active = None
+        active_id = None
         for turn in turns:
-            header = read_header(turn)
+            header = decode_header(turn)
             events.append(_question(turn, header, siblings.get(turn.previous_id, [])))
             events.append(await self._answer(exchange, turn, header))
-            if not turn.finished:
-                active = turn.id
+            if not turn.is_finished:
+                active_id = turn.id
             await asyncio.sleep(0)
-        await exchange.answer(response_types.Opened(response_types.Conversation(**_told(chat)), events, active))
+        await exchange.send_json(
+            response_types.Opened(response_types.Conversation(**_conversation_fields(chat)), events, active_id)
+        )
 
     async def change(self, exchange: Exchange) -> None:
         """Give it a title, or show another branch."""
-        change = decode(await exchange.body(self._services.config.server), Change)
-        title = _title(change.title) if change.title is not UNSET else None
+        change = decode(await exchange.read_body(self._services.config.server), Change)
+        title = _parse_title(change.title) if change.title is not UNSET else None
         head = answer_id(change.head, "head") if change.head is not UNSET else None
         if title is None and head is None:
             raise RequestError("title: nothing is to be changed; send a title, a head, or both", code="missing")
-        owner, id = exchange.principal.owner, exchange.params["id"]
+        owner, id = exchange.principal.owner, exchange.path_params["id"]
         try:
             chat = await self._services.store.chats.update(owner, id, title=title, head=head)
         except RequestError as error:
             if error.info.code == "not_a_turn" and change.head is not UNSET:
-                raise _no_turn(change.head) from None
+                raise _head_not_found(change.head) from None
             raise
         if chat is None:
-            raise ChatGone(id)
-        await exchange.answer(response_types.Conversation(**_told(chat)))
+            raise ChatNotFound(id)
+        await exchange.send_json(response_types.Conversation(**_conversation_fields(chat)))
 
     async def delete(self, exchange: Exchange) -> None:
         """With all its turns, also the one under way."""
-        owner, id = exchange.principal.owner, exchange.params["id"]
+        owner, id = exchange.principal.owner, exchange.path_params["id"]
         turns = await self._services.store.chats.delete(owner, id)
         if turns is None:
-            raise ChatGone(id)
+            raise ChatNotFound(id)
         # What is under way ends only now: nothing could begin in between, and its end is kept nowhere.
-        await asyncio.gather(*(self._let_go(turn) for turn in turns))
-        await exchange.answer(response_types.Deleted(id))
+        await asyncio.gather(*(self._stop_turn(turn) for turn in turns))
+        await exchange.send_json(response_types.Deleted(id))
 
-    async def _let_go(self, turn: StoredResponse) -> None:
+    async def _stop_turn(self, turn: StoredResponse) -> None:
         try:
-            if not turn.finished:
+            if not turn.is_finished:
                 await self._services.cancel(turn)
-            await self._services.detached.forget(turn)
+            await self._services.detached.drop_log(turn)
         except PellucidError as error:
             log.warning("what runs in a chat that was deleted could not be stopped: %s", error.info.message)
 
-    async def _answer(self, exchange: Exchange, turn: StoredResponse, header: Header) -> Answer:
-        reader = header.reader_among_others(exchange, self._services)
-        if turn.finished:
-            return await whole(turn, header, reader)
+    async def _answer(self, exchange: Exchange, turn: StoredResponse, header: ChatRunHeader) -> Answer:
+        viewer = header.viewer_in_conversation(exchange, self._services)
+        if turn.is_finished:
+            return await answer_event(turn, header, viewer)
         return Answer(
             id=turn.id,
             conversation_id=header.conversation_id,
             model=header.model,
             created_at=header.created_at,
             segments=[],
-            view=reader.view,
+            view=viewer.view,
             effort_level=header.effort or UNSET,
         )
 
 
-def _question(turn: StoredResponse, header: Header, versions: list[str]) -> Question:
+def _question(turn: StoredResponse, header: ChatRunHeader, versions: list[str]) -> Question:
     [item] = msgspec.json.decode(turn.input)
-    return question(turn.id, header.conversation_id, item["content"], header.created_at, versions)
+    return build_question(turn.id, header.conversation_id, item["content"], header.created_at, versions)
 
 
-def _told(chat: StoredChat) -> dict[str, Any]:
+def _conversation_fields(chat: StoredChat) -> dict[str, Any]:
     return {
         "id": chat.id,
         "title": chat.title,
@@ -167,15 +171,15 @@ def _told(chat: StoredChat) -> dict[str, Any]:
     }
 
 
-def _title(given: str) -> str:
-    title = plain(given)
-    if not shows(title) or len(title) > LONGEST_TITLE:
-        right = f"must be a text of 1 to {LONGEST_TITLE} characters, of which something can be seen"
-        raise RequestError(f"title: {right}", code="invalid_value", param="title")
+def _parse_title(text: str) -> str:
+    title = single_line(text)
+    if not is_visible(title) or len(title) > MAX_TITLE_CHARS:
+        rule = f"must be a text of 1 to {MAX_TITLE_CHARS} characters, of which something can be seen"
+        raise RequestError(f"title: {rule}", code="invalid_value", param="title")
     return title
 
 
-def _no_turn(head: str) -> RequestError:
+def _head_not_found(head: str) -> RequestError:
     return RequestError(
         f"head: there is no event {head[:80]!r} in this conversation",
         kind="not_found",

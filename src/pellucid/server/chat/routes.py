@@ -12,24 +12,24 @@ from msgspec import UNSET, Meta
 from starlette.routing import BaseRoute
 
 from ...errors import RequestError
-from ...models import Asked
+from ...models import ChatModel
 from ...protocols import ai_sdk, chat
-from ...protocols.chat import THINKING, Effort
+from ...protocols.chat import THINKING_LEVELS, Effort
 from ...protocols.chat import types as t
 from ...protocols.chat.frames import Frame
 from ...settings import ModelCall
-from ...view import VIEWS, lesser
-from ..access.policy import visible
-from ..exchange import Door, Endpoint, Exchange
+from ...view import VIEWS, stricter
+from ..access.policy import visible_models
+from ..exchange import Endpoint, Exchange, Handler
 from ..routing import STRING, VIEW, Operation, Schema, Table, event_stream, parameter
 from ..services import Services
 from . import response_types
-from .answers import Answers
-from .asking import Ask
-from .conversations import Conversations
+from .answers import AnswerHandlers
+from .asking import AskHandler
+from .conversations import ConversationHandlers
 
 
-class Models:
+class ModelsHandler:
     """`GET /api/models`: each with the efforts that it takes, and the most that its reader may see of it."""
 
     def __init__(self, services: Services) -> None:
@@ -38,49 +38,49 @@ class Models:
 
     async def __call__(self, exchange: Exchange) -> None:
         principal = exchange.principal
-        reader = exchange.reads()
-        default = self._default()
+        viewer = exchange.viewer_for()
+        default_name = self._find_default_name()
         models = []
-        for name, asked in self._each(default):
-            if visible(principal, [name]):
+        for name, model in self._unique_models(default_name):
+            if visible_models(principal, [name]):
                 models.append(
                     response_types.Model(
                         id=name,
-                        efforts=self._heard(name, asked),
-                        default=True if name == default else UNSET,
-                        embedded=True if asked is self._services.local else UNSET,
-                        view=lesser(reader.view, self._services.catalog.most(name)),
+                        efforts=self._supported_efforts(name, model),
+                        default=True if name == default_name else UNSET,
+                        embedded=True if model is self._services.local else UNSET,
+                        view=stricter(viewer.view, self._services.catalog.max_view(name)),
                     )
                 )
                 await asyncio.sleep(0)
-        await exchange.answer(response_types.Models(models, list(VIEWS[VIEWS.index(reader.view) :])))
+        await exchange.send_json(response_types.Models(models, list(VIEWS[VIEWS.index(viewer.view) :])))
 
-    def _each(self, default: str | None) -> list[tuple[str, Asked]]:
+    def _unique_models(self, default_name: str | None) -> list[tuple[str, ChatModel]]:
         """Each model once, under the name that it is best known by."""
-        catalog, found = self._services.catalog, dict[int, tuple[str, Asked]]()
+        catalog, by_identity = self._services.catalog, dict[int, tuple[str, ChatModel]]()
         names = catalog.names()
-        first = [default] if default is not None else []
+        first = [default_name] if default_name is not None else []
         for name in dict.fromkeys([*first, *names]):
-            asked = catalog.find(name)[1]
-            found.setdefault(id(asked), (name, asked))
-        order = {name: place for place, name in enumerate(names)}
-        return sorted(found.values(), key=lambda one: order.get(one[0], -1))
+            model = catalog.find(name)[1]
+            by_identity.setdefault(id(model), (name, model))
+        order = {name: index for index, name in enumerate(names)}
+        return sorted(by_identity.values(), key=lambda one: order.get(one[0], -1))
 
-    def _default(self) -> str | None:
+    def _find_default_name(self) -> str | None:
         try:
             return self._services.catalog.find(None)[0]
         except RequestError:
             return None
 
-    def _heard(self, name: str, asked: Asked) -> list[Effort]:
+    def _supported_efforts(self, name: str, model: ChatModel) -> list[Effort]:
         """The efforts that it would honour as given."""
         if name not in self._efforts:
-            calls = {word: ModelCall(name, [], {"thinking": level}) for word, level in THINKING.items()}
-            self._efforts[name] = [word for word, call in calls.items() if not asked.warnings(call)]
+            calls = {effort: ModelCall(name, [], {"thinking": level}) for effort, level in THINKING_LEVELS.items()}
+            self._efforts[name] = [effort for effort, call in calls.items() if not model.warnings(call)]
         return self._efforts[name]
 
 
-SPOKEN = ["POST /api/chat"]
+ADVERTISED_ROUTES = ["POST /api/chat"]
 
 
 _ONE = parameter("id", "path", "The conversation's id.")
@@ -112,57 +112,73 @@ def _amend(components: dict[str, Schema]) -> None:
 TABLE = Table(
     [
         Operation(
-            *("POST", "/api/chat", Ask.__call__, "ask", "Ask a question; its answer is the stream", _FRAMES, (), t.Ask),
-            refuses=(*_ERRORS, 409, 502, 504),
+            *(
+                "POST",
+                "/api/chat",
+                AskHandler.__call__,
+                "ask",
+                "Ask a question; its answer is the stream",
+                _FRAMES,
+                (),
+                t.Ask,
+            ),
+            error_statuses=(*_ERRORS, 409, 502, 504),
         ),
-        Operation("GET", _EVENT, Answers.read, "readAnswer", "An answer again, live or over", _FRAMES, _RESUME),
+        Operation("GET", _EVENT, AnswerHandlers.read, "readAnswer", "An answer again, live or over", _FRAMES, _RESUME),
         Operation(
-            *("POST", f"{_EVENT}/cancel", Answers.cancel),
+            *("POST", f"{_EVENT}/cancel", AnswerHandlers.cancel),
             *("cancelAnswer", "Stop an answer that is under way", response_types.Status),
         ),
         Operation(
-            *("GET", f"{_EVENT}/stream", Answers.no_stream, "resumeAISDK"),
+            *("GET", f"{_EVENT}/stream", AnswerHandlers.no_stream, "resumeAISDK"),
             "Where the AI SDK looks for an answer that goes on without it: there is none",
             status=204,
             description="Nothing",
-            refuses=(401, 403, 500, 503),
+            error_statuses=(401, 403, 500, 503),
         ),
         Operation(
-            *("GET", _CHATS, Conversations.list, "listChats", "The conversations, newest first"),
+            *("GET", _CHATS, ConversationHandlers.list, "listChats", "The conversations, newest first"),
             *(response_types.Conversations, _PAGES),
         ),
-        Operation("GET", _CHAT, Conversations.get, "openChat", "A conversation", response_types.Opened, (_HEAD, VIEW)),
         Operation(
-            *("PATCH", _CHAT, Conversations.change, "changeChat", "Name it, or show another branch"),
+            "GET", _CHAT, ConversationHandlers.get, "openChat", "A conversation", response_types.Opened, (_HEAD, VIEW)
+        ),
+        Operation(
+            *("PATCH", _CHAT, ConversationHandlers.change, "changeChat", "Name it, or show another branch"),
             *(response_types.Conversation, (), t.Change),
         ),
         Operation(
             "DELETE",
             _CHAT,
-            Conversations.delete,
+            ConversationHandlers.delete,
             "deleteChat",
             "Take it away, with all its answers",
             response_types.Deleted,
         ),
         Operation(
-            *("GET", "/api/models", Models.__call__, "chatModels", "What can be asked, and how"),
+            *("GET", "/api/models", ModelsHandler.__call__, "chatModels", "What can be asked, and how"),
             *(response_types.Models, (VIEW,)),
         ),
     ],
-    error="ChatErrorBody",
-    refuses=_ERRORS,
-    names={"id": _ONE, "event_id": parameter("event_id", "path", "The answer's event.")},
-    prefix="Chat",
+    error_body="ChatErrorBody",
+    error_statuses=_ERRORS,
+    path_parameters={"id": _ONE, "event_id": parameter("event_id", "path", "The answer's event.")},
+    component_prefix="Chat",
     components={"Frame": Frame, "Question": t.Question},
-    amend=_amend,
+    amend_components=_amend,
 )
 
 
 def routes(services: Services) -> list[BaseRoute]:
     """The chat's, the conversations' and the models'."""
 
-    def door(_: Operation, endpoint: Endpoint) -> Door:
-        return Door(endpoint, chat, lambda: services.guard, forms={ai_sdk.PROTOCOL: ai_sdk})
+    def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
+        return Endpoint(handler, chat, lambda: services.guard, error_forms={ai_sdk.PROTOCOL: ai_sdk})
 
-    endpoints = [Ask(services), Answers(services), Conversations(services), Models(services)]
-    return TABLE.routes(endpoints, door)
+    endpoints = [
+        AskHandler(services),
+        AnswerHandlers(services),
+        ConversationHandlers(services),
+        ModelsHandler(services),
+    ]
+    return TABLE.routes(endpoints, make_endpoint)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ...emit import whole_part
+from ...emit import part_events
 from ...errors import RequestError
 from ...events import (
     ITEM_OF,
@@ -24,16 +24,16 @@ from ...events import (
     ResponseStartEvent,
 )
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, SealedPart, messages_from_json
-from ...protocols.openresponses import Called, Encoder, Known, item_messages, read_json, request_of
+from ...protocols.openresponses import Encoder, KnownCall, ReferenceContext, item_messages, read_json, request_from
 from ...protocols.openresponses import types as t
 from ...run import Minter
 from ...sealing import Sealed, SealError
 from ...storage import AlreadyStored, ConversationEntry, StoredConversation
-from ...view import Reader, Redactor, View
+from ...view import Redactor, View, Viewer
 from ..exchange import Exchange, new_minter
 from ..services import Services
-from .given import told_given
-from .kept import listed, most_of, page_of
+from .given import redact_input_items
+from .kept import item_list, max_view_of, page_params
 
 MAX_ITEMS = 20
 """How many items one request may add, as OpenAI has it."""
@@ -43,12 +43,14 @@ Metadata = Annotated[
 ]
 
 
-KeptParam = t.MessageParam | t.ReasoningParam | t.FunctionCallParam | t.FunctionCallOutputParam | t.CompactionParam
+StoredItemParam = (
+    t.MessageParam | t.ReasoningParam | t.FunctionCallParam | t.FunctionCallOutputParam | t.CompactionParam
+)
 
 
 class CreateConversation(msgspec.Struct):
     metadata: Metadata | None = None
-    items: Annotated[list[KeptParam], Meta(max_length=MAX_ITEMS)] | None = None
+    items: Annotated[list[StoredItemParam], Meta(max_length=MAX_ITEMS)] | None = None
 
 
 class UpdateConversation(msgspec.Struct):
@@ -56,7 +58,7 @@ class UpdateConversation(msgspec.Struct):
 
 
 class AddItems(msgspec.Struct):
-    items: Annotated[list[KeptParam], Meta(min_length=1, max_length=MAX_ITEMS)]
+    items: Annotated[list[StoredItemParam], Meta(min_length=1, max_length=MAX_ITEMS)]
 
 
 class Conversation(msgspec.Struct, kw_only=True):
@@ -72,14 +74,14 @@ class DeletedConversation(msgspec.Struct):
     deleted: Literal[True] = True
 
 
-class Conversations:
+class ConversationHandlers:
     """The endpoints."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def create(self, exchange: Exchange) -> None:
-        body = await self._body(exchange, empty=True)
+        body = await self._read_object(exchange, allow_empty=True)
         exchange.principal.policy.may_store(True)
         mint = new_minter()
         entries = self._entries(exchange, body, mint, required=False)
@@ -87,78 +89,78 @@ class Conversations:
             id=mint("conv"),
             owner=exchange.principal.owner,
             created_at=time.time(),
-            metadata=_metadata(body),
-            expires_at=self._services.expiry(exchange.principal),
+            metadata=_parse_metadata(body),
+            expires_at=self._services.expires_at(exchange.principal),
         )
         await self._services.store.conversations.create(conversation)
         if entries:
             await self._append(exchange, conversation.id, entries)
-        await exchange.answer(_told(conversation))
+        await exchange.send_json(_conversation_resource(conversation))
 
     async def get(self, exchange: Exchange) -> None:
-        await exchange.answer(_told(await self._conversation(exchange)))
+        await exchange.send_json(_conversation_resource(await self._find_conversation(exchange)))
 
     async def update(self, exchange: Exchange) -> None:
-        body = await self._body(exchange)
+        body = await self._read_object(exchange)
         if "metadata" not in body:
             raise RequestError("metadata: required: what is to stand in its place", code="missing", param="metadata")
-        metadata = _metadata(body)
-        owner, id = exchange.principal.owner, exchange.params["id"]
+        metadata = _parse_metadata(body)
+        owner, id = exchange.principal.owner, exchange.path_params["id"]
         updated = await self._services.store.conversations.update(owner, id, metadata)
         if updated is None:
             raise _not_found(id)
-        await exchange.answer(_told(updated))
+        await exchange.send_json(_conversation_resource(updated))
 
     async def delete(self, exchange: Exchange) -> None:
-        owner, id = exchange.principal.owner, exchange.params["id"]
+        owner, id = exchange.principal.owner, exchange.path_params["id"]
         if not await self._services.store.conversations.delete(owner, id):
             raise _not_found(id)
-        await exchange.answer(DeletedConversation(id))
+        await exchange.send_json(DeletedConversation(id))
 
     async def items(self, exchange: Exchange) -> None:
-        limit, order = page_of(exchange)
-        owner, id, after = exchange.principal.owner, exchange.params["id"], exchange.asked("after")
+        limit, order = page_params(exchange)
+        owner, id, after = exchange.principal.owner, exchange.path_params["id"], exchange.query_param("after")
         items: list[dict[str, Any]] = []
-        more = True
+        has_more = True
         # What is not there for this reader counts for nothing: a page without an end would lead nowhere.
-        while more and len(items) <= limit:
+        while has_more and len(items) <= limit:
             entries = await self._services.store.conversations.entries(
                 owner, id, after=after, limit=limit + 1, order="asc" if order == "asc" else "desc"
             )
             if entries is None:
-                raise _not_found(id) if after is None else _no_place(id, after)
-            items += [item for entry in entries if (item := await self._shown(exchange, entry)) is not None]
-            more = len(entries) > limit
+                raise _not_found(id) if after is None else _cursor_not_found(id, after)
+            items += [item for entry in entries if (item := await self._item_for_viewer(exchange, entry)) is not None]
+            has_more = len(entries) > limit
             after = entries[-1].id if entries else after
-        await exchange.answer(listed(items[:limit], more=len(items) > limit))
+        await exchange.send_json(item_list(items[:limit], has_more=len(items) > limit))
 
     async def add(self, exchange: Exchange) -> None:
         exchange.principal.policy.may_store(True)
-        body = await self._body(exchange)
+        body = await self._read_object(exchange)
         entries = self._entries(exchange, body, new_minter(), required=True)
-        await self._append(exchange, exchange.params["id"], entries)
-        await exchange.answer(listed([msgspec.json.decode(entry.item) for entry in entries], more=False))
+        await self._append(exchange, exchange.path_params["id"], entries)
+        await exchange.send_json(item_list([msgspec.json.decode(entry.item) for entry in entries], has_more=False))
 
     async def item(self, exchange: Exchange) -> None:
-        owner, id, item_id = exchange.principal.owner, exchange.params["id"], exchange.params["item_id"]
+        owner, id, item_id = exchange.principal.owner, exchange.path_params["id"], exchange.path_params["item_id"]
         entry = await self._services.store.conversations.entry(owner, id, item_id)
-        told = await self._shown(exchange, entry) if entry is not None else None
-        if told is None:
+        item = await self._item_for_viewer(exchange, entry) if entry is not None else None
+        if item is None:
             raise _not_found(id, item_id)
-        await exchange.answer(told)
+        await exchange.send_json(item)
 
     async def delete_item(self, exchange: Exchange) -> None:
-        owner, id, item_id = exchange.principal.owner, exchange.params["id"], exchange.params["item_id"]
+        owner, id, item_id = exchange.principal.owner, exchange.path_params["id"], exchange.path_params["item_id"]
         if not await self._services.store.conversations.delete_entry(owner, id, item_id):
             raise _not_found(id, item_id)
-        await exchange.answer(_told(await self._conversation(exchange)))
+        await exchange.send_json(_conversation_resource(await self._find_conversation(exchange)))
 
     # --- what they share ---------------------------------------------------------------------------------------
 
-    async def _shown(self, exchange: Exchange, entry: ConversationEntry) -> dict[str, Any] | None:
-        return told_item(entry, exchange.reads(await self._most(exchange.principal.owner, entry)))
+    async def _item_for_viewer(self, exchange: Exchange, entry: ConversationEntry) -> dict[str, Any] | None:
+        return item_for_viewer(entry, exchange.viewer_for(await self._max_view(exchange.principal.owner, entry)))
 
-    async def _most(self, owner: str, entry: ConversationEntry) -> View:
+    async def _max_view(self, owner: str, entry: ConversationEntry) -> View:
         """What anybody may see of the model that said it."""
         message = messages_from_json(entry.message)[0] if entry.message is not None else None
         if not isinstance(message, ModelResponse):
@@ -167,32 +169,34 @@ class Conversations:
         id = await responses.find_item(owner, entry.id)
         row = await responses.get(owner, id) if id is not None else None
         if row is not None:
-            return most_of(self._services, row)
+            return max_view_of(self._services, row)
         # By which name the model was asked is forgotten with its response.
-        return self._services.catalog.most_by(message.origin)
+        return self._services.catalog.max_view_of_origin(message.origin)
 
-    async def _body(self, exchange: Exchange, *, empty: bool = False) -> dict[str, Any]:
-        data = await exchange.body(self._services.config.server)
-        return {} if empty and not data.strip() else read_json(data)
+    async def _read_object(self, exchange: Exchange, *, allow_empty: bool = False) -> dict[str, Any]:
+        data = await exchange.read_body(self._services.config.server)
+        return {} if allow_empty and not data.strip() else read_json(data)
 
-    async def _conversation(self, exchange: Exchange) -> StoredConversation:
-        id = exchange.params["id"]
-        found = await self._services.store.conversations.get(exchange.principal.owner, id)
-        if found is None:
+    async def _find_conversation(self, exchange: Exchange) -> StoredConversation:
+        id = exchange.path_params["id"]
+        conversation = await self._services.store.conversations.get(exchange.principal.owner, id)
+        if conversation is None:
             raise _not_found(id)
-        return found
+        return conversation
 
     def _entries(
         self, exchange: Exchange, body: dict[str, Any], mint: Minter, *, required: bool
     ) -> list[ConversationEntry]:
         owner = exchange.principal.owner
-        return _entries(body, mint, lambda token: self._services.sealer.open(token, tenant=owner), required=required)
+        return _parse_entries(
+            body, mint, lambda token: self._services.sealer.open(token, tenant=owner), required=required
+        )
 
     async def _append(self, exchange: Exchange, id: str, entries: list[ConversationEntry]) -> None:
-        until = self._services.expiry(exchange.principal)
+        expires_at = self._services.expires_at(exchange.principal)
         try:
             added = await self._services.store.conversations.append(
-                exchange.principal.owner, id, entries, keep_until=until
+                exchange.principal.owner, id, entries, keep_until=expires_at
             )
         except AlreadyStored as error:
             raise RequestError(
@@ -204,80 +208,82 @@ class Conversations:
             raise _not_found(id)
 
 
-def told_item(entry: ConversationEntry, reader: Reader) -> dict[str, Any] | None:
+def item_for_viewer(entry: ConversationEntry, viewer: Viewer) -> dict[str, Any] | None:
     """The item as this reader may see it; None if for them there is none."""
     if entry.message is None:
-        return next(iter(told_given([msgspec.json.decode(entry.item)], reader)), None)
-    encoder = Encoder(request_of({"input": "."}).response("", "", 0))
+        return next(iter(redact_input_items([msgspec.json.decode(entry.item)], viewer)), None)
+    encoder = Encoder(request_from({"input": "."}).response("", "", 0))
     encoder.start()
-    encoder.feed(Redactor(reader).feed(_events(messages_from_json(entry.message), entry.id)), 0)
+    encoder.feed(Redactor(viewer).feed(_item_events(messages_from_json(entry.message), entry.id)), 0)
     output = encoder.response.output
     return msgspec.to_builtins(output[0]) if output else None
 
 
-def _events(messages: list[ModelMessage], id: str) -> list[Event]:
+def _item_events(messages: list[ModelMessage], id: str) -> list[Event]:
     """One item, told again."""
     [message] = messages
     if isinstance(message, ModelRequest):
         return [FunctionToolResultEvent(part, id) for part in message.parts]  # type: ignore[arg-type]
-    cut = any(not getattr(part, "complete", True) for part in message.parts)
+    is_incomplete = any(not getattr(part, "complete", True) for part in message.parts)
     events: list[Event] = [ResponseStartEvent(message.origin or Origin("", "", ""))]
     events.append(ItemStartEvent(0, ITEM_OF[type(message.parts[0])], id=id))
     for index, part in enumerate(message.parts):
-        events += whole_part(index, part, None)
-    return [*events, ItemEndEvent(0, "incomplete" if cut else "completed"), ResponseEndEvent("stop")]
+        events += part_events(index, part, None)
+    return [*events, ItemEndEvent(0, "incomplete" if is_incomplete else "completed"), ResponseEndEvent("stop")]
 
 
-def _entries(
+def _parse_entries(
     body: dict[str, Any], mint: Minter, opener: Callable[[str], Sealed], *, required: bool
 ) -> list[ConversationEntry]:
-    given = body.get("items")
-    if given in (None, []) and not required:
+    value = body.get("items")
+    if value in (None, []) and not required:
         return []
-    if not isinstance(given, list) or not 0 < len(given) <= MAX_ITEMS:
+    if not isinstance(value, list) or not 0 < len(value) <= MAX_ITEMS:
         raise RequestError(f"items: a list of 1 to {MAX_ITEMS} items", code="invalid_value", param="items")
     try:
-        items = request_of({"input": given}).input_items(mint)
+        items = request_from({"input": value}).input_items(mint)
     except RequestError as error:
-        raise _in_items(error, "input", "items") from error
+        raise _relocate_error(error, "input", "items") from error
     seen: set[str] = set()
     for index, item in enumerate(items):
-        at = f"items[{index}]"
-        _check_item(item, at, opener)
+        path = f"items[{index}]"
+        _check_item(item, path, opener)
         if item["id"] in seen:
             raise RequestError(
-                f"{at}.id: another of these items has the id {item['id']!r}", code="already_exists", param=f"{at}.id"
+                f"{path}.id: another of these items has the id {item['id']!r}",
+                code="already_exists",
+                param=f"{path}.id",
             )
         seen.add(item["id"])
     return [ConversationEntry(id=item["id"], item=msgspec.json.encode(item)) for item in items]
 
 
-def _check_item(item: dict[str, Any], at: str, opener: Callable[[str], Sealed]) -> None:
+def _check_item(item: dict[str, Any], path: str, opener: Callable[[str], Sealed]) -> None:
     """Whether a model can be told of it: what is found wrong later would spoil the whole conversation."""
     if item["type"] == "item_reference":
-        raise RequestError(f"{at}: a conversation holds items themselves", code="invalid_value", param=f"{at}.type")
+        raise RequestError(f"{path}: a conversation holds items themselves", code="invalid_value", param=f"{path}.type")
     try:
         # Its call may be in the conversation already; a result without one goes to nobody.
-        said = item_messages(msgspec.json.encode(item), Known({item.get("call_id", ""): Called("")}))
-        for part in (part for message in said for part in message.parts if isinstance(part, SealedPart)):
+        messages = item_messages(msgspec.json.encode(item), ReferenceContext({item.get("call_id", ""): KnownCall("")}))
+        for part in (part for message in messages for part in message.parts if isinstance(part, SealedPart)):
             opener(part.token)
     except SealError as error:
-        raise error.at(f"{at}.encrypted_content") from None
+        raise error.at(f"{path}.encrypted_content") from None
     except RequestError as error:
-        raise _in_items(error, "input[0]", at) from error
+        raise _relocate_error(error, "input[0]", path) from error
 
 
-def _in_items(error: RequestError, there: str, here: str) -> RequestError:
+def _relocate_error(error: RequestError, old_path: str, new_path: str) -> RequestError:
     """The same, of a field that has another name here."""
     info = error.info
-    param = (info.param or there).replace(there, here, 1)
-    return RequestError(info.message.replace(there, here, 1), kind=info.kind, code=info.code, param=param)
+    param = (info.param or old_path).replace(old_path, new_path, 1)
+    return RequestError(info.message.replace(old_path, new_path, 1), kind=info.kind, code=info.code, param=param)
 
 
-def _metadata(body: dict[str, Any]) -> dict[str, str]:
+def _parse_metadata(body: dict[str, Any]) -> dict[str, str]:
     try:
-        given = body.get("metadata")
-        return msgspec.convert({} if given is None else given, Metadata)
+        value = body.get("metadata")
+        return msgspec.convert({} if value is None else value, Metadata)
     except msgspec.ValidationError:
         raise RequestError(
             "metadata: at most 16 pairs of texts, with 64 characters of name and 512 of value",
@@ -286,11 +292,11 @@ def _metadata(body: dict[str, Any]) -> dict[str, str]:
         ) from None
 
 
-def _told(conversation: StoredConversation) -> Conversation:
+def _conversation_resource(conversation: StoredConversation) -> Conversation:
     return Conversation(id=conversation.id, created_at=int(conversation.created_at), metadata=conversation.metadata)
 
 
-def _no_place(id: str, after: str) -> RequestError:
+def _cursor_not_found(id: str, after: str) -> RequestError:
     return RequestError(
         f"after: there is no item {after!r} in a conversation {id!r} here", code="invalid_value", param="after"
     )

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ...view import Reader
+from ...view import Viewer
 
-_REASONING = frozenset({"id", "type", "status"})
+_REASONING_FIELDS = frozenset({"id", "type", "status"})
 """What is left of a reasoning item, beside what the view's rule allows."""
 
-_ITEM = frozenset(
+_ITEM_FIELDS = frozenset(
     {"id", "type", "status", "role", "phase", "content", "call_id", "name", "arguments", "output", "encrypted_content"}
 )
 """What is left of another."""
 
-_CONTENT = frozenset(
+_CONTENT_FIELDS = frozenset(
     {
         *("type", "text", "annotations", "refusal", "image_url", "video_url", "detail"),
         *("filename", "file_id", "file_data", "file_url", "input_audio"),
@@ -27,47 +27,47 @@ _CONTENT = frozenset(
 )
 """What is left of a part of its content or output."""
 
-_WITHIN = {
+_NESTED_FIELDS = {
     "annotations": frozenset({"type", "url", "title", "start_index", "end_index"}),
     "input_audio": frozenset({"data", "format"}),
 }
 """What is left of what stands in it and is more than a text."""
 
 
-def told_given(items: Iterable[dict[str, Any]], reader: Reader) -> list[dict[str, Any]]:
+def redact_input_items(items: Iterable[dict[str, Any]], viewer: Viewer) -> list[dict[str, Any]]:
     """Those that there are for this reader, as they may see them."""
-    if reader.view == "raw":
+    if viewer.view == "raw":
         return list(items)
-    rule = reader.rule
-    shown = _REASONING | ({"summary"} if "summary" in rule.forms else set())
+    rule = viewer.rule
+    visible_fields = _REASONING_FIELDS | ({"summary"} if "summary" in rule.forms else set())
     if rule.seals:
-        shown |= {"encrypted_content"}
-    told = []
+        visible_fields |= {"encrypted_content"}
+    redacted = []
     for item in items:
         if item.get("type") != "reasoning":
-            told.append({name: _contents(value) for name, value in item.items() if name in _ITEM})
+            redacted.append({name: _redact_content(value) for name, value in item.items() if name in _ITEM_FIELDS})
         elif rule.items:
-            told.append({"summary": [], **{name: value for name, value in item.items() if name in shown}})
-    return told
+            redacted.append({"summary": [], **{name: value for name, value in item.items() if name in visible_fields}})
+    return redacted
 
 
-def _contents(value: Any) -> Any:
+def _redact_content(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     return [
         {
-            name: _within(_WITHIN[name], one) if name in _WITHIN else one
+            name: _redact_nested(_NESTED_FIELDS[name], one) if name in _NESTED_FIELDS else one
             for name, one in part.items()
-            if name in _CONTENT
+            if name in _CONTENT_FIELDS
         }
         for part in value
     ]
 
 
-def _within(shown: frozenset[str], value: Any) -> Any:
+def _redact_nested(visible_fields: frozenset[str], value: Any) -> Any:
     """Plain values by these names, and nothing else of a client's own making."""
     if isinstance(value, list):
-        return [_within(shown, one) for one in value if isinstance(one, dict)]
+        return [_redact_nested(visible_fields, one) for one in value if isinstance(one, dict)]
     if isinstance(value, dict):
-        return {name: one for name, one in value.items() if name in shown and not isinstance(one, list | dict)}
+        return {name: one for name, one in value.items() if name in visible_fields and not isinstance(one, list | dict)}
     return None

@@ -7,14 +7,14 @@ import msgspec
 from ...errors import RequestError
 from ...protocols.openresponses import Dialect, Encoder, Framing
 from ...protocols.openresponses import types as t
-from ...view import Reader, View, lesser
+from ...view import View, Viewer, stricter
 from ..exchange import Exchange
 from ..services import Services
 
 EVENTS_HEADER = "openresponses-reasoning-events"
 
 
-class Header(msgspec.Struct, frozen=True):
+class ResponseRunHeader(msgspec.Struct, frozen=True):
     """What is kept of how a response was asked for, so that it can be told again."""
 
     response: t.Response
@@ -28,14 +28,14 @@ class Header(msgspec.Struct, frozen=True):
     most: View = "raw"
     """What anybody might see of its model."""
 
-    def reader(self, exchange: Exchange, most: View) -> Reader:
+    def viewer(self, exchange: Exchange, max_view: View) -> Viewer:
         """Who reads it now: with what they were given then, unless they ask otherwise. `most`: what anybody may see of
         its model by now; what was not to be seen then is not to be seen later either."""
-        return exchange.reads(lesser(self.most, most), self.view, summaries=self.summaries)
+        return exchange.viewer_for(stricter(self.most, max_view), self.view, with_summaries=self.summaries)
 
     def encoder(
         self,
-        reader: Reader,
+        viewer: Viewer,
         *,
         dialect: Dialect | None = None,
         seals: bool | None = None,
@@ -46,7 +46,7 @@ class Header(msgspec.Struct, frozen=True):
             msgspec.structs.replace(self.response),
             dialect or self.dialect,
             obfuscate=self.obfuscate,
-            seals=(self.seals if seals is None else seals) or reader.rule.only_seals,
+            seals=(self.seals if seals is None else seals) or viewer.rule.only_seals,
             after=after,
             framing=framing,
         )
@@ -54,8 +54,8 @@ class Header(msgspec.Struct, frozen=True):
 
 def dialect_of(exchange: Exchange, services: Services) -> Dialect:
     """Whose names reasoning events have. Raises `RequestError`."""
-    asked = exchange.header(EVENTS_HEADER)
-    match asked.lower() if asked is not None else None:
+    requested = exchange.request_header(EVENTS_HEADER)
+    match requested.lower() if requested is not None else None:
         case None:
             return exchange.principal.policy.reasoning_events or services.config.server.reasoning_events
         case "openresponses":

@@ -15,16 +15,16 @@ from ...errors import RequestError
 from ...protocols.openresponses import types as t
 from ...relay import RelayError
 from ...runs import Batch
-from ...runs.log import unpack
+from ...runs.log import unpack_log
 from ...runs.replay import MAX_BATCHES
 from ...storage import StoredResponse
-from ...view import Reader, Redactor, View, lesser
-from ..exchange import Exchange, whole_number
+from ...view import Redactor, View, Viewer, stricter
+from ..exchange import Exchange, parse_int
 from ..services import Services, protocol_of
-from .given import told_given
-from .header import EVENTS_HEADER, Header, dialect_of
+from .given import redact_input_items
+from .header import EVENTS_HEADER, ResponseRunHeader, dialect_of
 
-_header = msgspec.json.Decoder(Header)
+_header_decoder = msgspec.json.Decoder(ResponseRunHeader)
 
 
 class KeptItem(TypedDict):
@@ -48,17 +48,17 @@ class DeletedResponse(msgspec.Struct):
     deleted: Literal[True] = True
 
 
-class KeptResponses:
+class ResponseHandlers:
     """The endpoints."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def get(self, exchange: Exchange) -> None:
-        row = await self._row(exchange, log=True)
-        stream = _flag(exchange, "stream")
-        after = exchange.asked("starting_after")
-        dialect = dialect_of(exchange, self._services) if exchange.header(EVENTS_HEADER) is not None else None
+        row = await self._find_row(exchange, log=True)
+        stream = _bool_param(exchange, "stream")
+        after = exchange.query_param("starting_after")
+        dialect = dialect_of(exchange, self._services) if exchange.request_header(EVENTS_HEADER) is not None else None
         if not stream:
             if after is not None:
                 raise RequestError(
@@ -66,117 +66,119 @@ class KeptResponses:
                     code="invalid_value",
                     param="starting_after",
                 )
-            await exchange.answer(await self._told(exchange, row))
+            await exchange.send_json(await self._build_response(exchange, row))
             return
-        header, reader = self._header(exchange, row)
+        header, viewer = self._decode_header(exchange, row)
         encoder = header.encoder(
-            reader,
+            viewer,
             dialect=dialect,
-            seals=_seals_asked(exchange),
-            after=-1 if after is None else whole_number(after, "starting_after", 0),
+            seals=_requested_seals(exchange),
+            after=-1 if after is None else parse_int(after, "starting_after", 0),
         )
-        await serve_stream(exchange, self._services.reading(row), Redactor(reader), encoder)
+        await serve_stream(exchange, self._services.replay(row), Redactor(viewer), encoder)
 
     async def delete(self, exchange: Exchange) -> None:
-        row = await self._row(exchange)
-        if not row.finished:
+        row = await self._find_row(exchange)
+        if not row.is_finished:
             await self._services.cancel(row)
         if not await self._services.store.responses.delete(row.owner, row.id):
-            raise not_found(row.id)
+            raise response_not_found(row.id)
         if row.background:
-            await self._services.detached.forget(row)
-        await exchange.answer(DeletedResponse(row.id))
+            await self._services.detached.drop_log(row)
+        await exchange.send_json(DeletedResponse(row.id))
 
     async def cancel(self, exchange: Exchange) -> None:
-        row = await self._row(exchange)
+        row = await self._find_row(exchange)
         if not row.background:
             raise RequestError(
                 f"the response {row.id} does not run in the background; to stop one that is read, stop reading it",
                 code="not_cancellable",
             )
-        if not row.finished:
+        if not row.is_finished:
             await self._services.cancel(row)
-        await exchange.answer(await self._told(exchange, await self._row(exchange, log=True)))
+        await exchange.send_json(await self._build_response(exchange, await self._find_row(exchange, log=True)))
 
     async def input_items(self, exchange: Exchange) -> None:
-        row = await self._row(exchange)
+        row = await self._find_row(exchange)
         items = msgspec.json.decode(row.input)
         # Thoughts that were given back are most likely its model's own.
-        reader = exchange.reads(most_of(self._services, row))
-        await exchange.answer(page(exchange, told_given(items, reader)))
+        viewer = exchange.viewer_for(max_view_of(self._services, row))
+        await exchange.send_json(paginate(exchange, redact_input_items(items, viewer)))
 
     # --- what they share ---------------------------------------------------------------------------------------
 
-    async def _row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
-        id = exchange.params["id"]
+    async def _find_row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
+        id = exchange.path_params["id"]
         row = await self._services.store.responses.get(exchange.principal.owner, id, log=log)
         if row is None or protocol_of(row.header) != "openresponses":
-            raise not_found(id)
+            raise response_not_found(id)
         return row
 
-    def _header(self, exchange: Exchange, row: StoredResponse) -> tuple[Header, Reader]:
-        header = _header.decode(row.header)
-        exchange.reader = header.reader(exchange, self._services.catalog.most(row.model))
-        return header, exchange.reader
+    def _decode_header(self, exchange: Exchange, row: StoredResponse) -> tuple[ResponseRunHeader, Viewer]:
+        header = _header_decoder.decode(row.header)
+        exchange.viewer = header.viewer(exchange, self._services.catalog.max_view(row.model))
+        return header, exchange.viewer
 
-    async def _said(self, row: StoredResponse, response: t.Response) -> list[Batch]:
+    async def _current_batches(self, row: StoredResponse, response: t.Response) -> list[Batch]:
         """What a response that is not over has come to, as far as the relay can tell."""
         try:
-            said = await self._services.detached.said(row)
+            batches = await self._services.detached.read_batches(row)
         except RelayError:
             return []
-        if not said:
+        if not batches:
             response.status = "queued"
-        return said
+        return batches
 
-    async def _told(self, exchange: Exchange, row: StoredResponse) -> t.Response:
+    async def _build_response(self, exchange: Exchange, row: StoredResponse) -> t.Response:
         """The response as it stands."""
-        header, reader = self._header(exchange, row)
-        encoder = header.encoder(reader, seals=_seals_asked(exchange))
-        redact = Redactor(reader).feed
+        header, viewer = self._decode_header(exchange, row)
+        encoder = header.encoder(viewer, seals=_requested_seals(exchange))
+        redact = Redactor(viewer).feed
         encoder.start()
-        for place, entry in enumerate(unpack(row.log) if row.finished else await self._said(row, encoder.response)):
-            encoder.feed(redact(entry.events), entry.time_ms)
-            if place % MAX_BATCHES == MAX_BATCHES - 1:
+        for index, batch in enumerate(
+            unpack_log(row.log) if row.is_finished else await self._current_batches(row, encoder.response)
+        ):
+            encoder.feed(redact(batch.events), batch.time_ms)
+            if index % MAX_BATCHES == MAX_BATCHES - 1:
                 await asyncio.sleep(0)
         if row.status == "cancelled":
             encoder.response.status = "cancelled"
         return encoder.response
 
 
-def most_of(services: Services, row: StoredResponse) -> View:
+def max_view_of(services: Services, row: StoredResponse) -> View:
     """What anybody may see of its model: the lesser of what it was then and is now."""
-    return lesser(_header.decode(row.header).most, services.catalog.most(row.model))
+    return stricter(_header_decoder.decode(row.header).most, services.catalog.max_view(row.model))
 
 
-def page(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:
+def paginate(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:
     """A page of a list that is here whole. Raises `RequestError`."""
-    limit, order = page_of(exchange)
+    limit, order = page_params(exchange)
     items = items if order == "asc" else items[::-1]
-    after = exchange.asked("after")
+    after = exchange.query_param("after")
     if after is not None:
-        place = next((index for index, item in enumerate(items) if item["id"] == after), None)
-        if place is None:
+        index = next((index for index, item in enumerate(items) if item["id"] == after), None)
+        if index is None:
             raise RequestError(f"after: there is no item {after!r} in this list", code="invalid_value", param="after")
-        items = items[place + 1 :]
-    return listed(items[:limit], more=len(items) > limit)
+        items = items[index + 1 :]
+    return item_list(items[:limit], has_more=len(items) > limit)
 
 
-def page_of(exchange: Exchange) -> tuple[int, str]:
+def page_params(exchange: Exchange) -> tuple[int, str]:
     """How many items are asked for, and in which order."""
-    order = exchange.asked("order")
+    order = exchange.query_param("order")
     order = "desc" if order is None else order
     if order not in ("asc", "desc"):
         raise RequestError("order: must be asc or desc", code="invalid_value", param="order")
-    return exchange.number("limit", 20, 1, 100), order
+    return exchange.query_int("limit", 20, 1, 100), order
 
 
-def listed(items: list[Any], *, more: bool) -> ItemList:
+def item_list(items: list[Any], *, has_more: bool) -> ItemList:
     ids = [item["id"] for item in items]
-    return ItemList(data=items, first_id=ids[0] if ids else None, last_id=ids[-1] if ids else None, has_more=more)
+    return ItemList(data=items, first_id=ids[0] if ids else None, last_id=ids[-1] if ids else None, has_more=has_more)
 
 
-def not_found(id: str) -> RequestError:
+def response_not_found(id: str) -> RequestError:
     return RequestError(
         f"there is no response {id!r} here; it may have expired, been deleted or not been stored",
         kind="not_found",
@@ -185,9 +187,9 @@ def not_found(id: str) -> RequestError:
     )
 
 
-def _flag(exchange: Exchange, name: str) -> bool:
-    asked = exchange.asked(name)
-    match "false" if asked is None else asked.lower():
+def _bool_param(exchange: Exchange, name: str) -> bool:
+    value = exchange.query_param(name)
+    match "false" if value is None else value.lower():
         case "true" | "1":
             return True
         case "false" | "0":
@@ -196,7 +198,7 @@ def _flag(exchange: Exchange, name: str) -> bool:
             raise RequestError(f"{name}: must be true or false, not {other!r}", code="invalid_value", param=name)
 
 
-def _seals_asked(exchange: Exchange) -> bool | None:
+def _requested_seals(exchange: Exchange) -> bool | None:
     """Whether seals are asked for; None: as they were when the response was made."""
-    asked = [value for key, value in exchange.query if key in ("include", "include[]")]
-    return "reasoning.encrypted_content" in asked if asked else None
+    included = [value for key, value in exchange.query if key in ("include", "include[]")]
+    return "reasoning.encrypted_content" in included if included else None

@@ -16,38 +16,38 @@ from msgspec.structs import replace
 from starlette.routing import BaseRoute, WebSocketRoute
 
 from ...asgi.streaming import read_to_end, serve_response, serve_stream
-from ...conversation import joined
+from ...conversation import join_messages
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...fold import Fold
 from ...parts import CompactionPart, ModelRequest, ModelResponse, Usage, UserPromptPart
 from ...protocols import openresponses
-from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_of
+from ...protocols.openresponses import Dialect, openapi, parse_request, read_json, request_from
 from ...protocols.openresponses import types as t
 from ...protocols.openresponses.encode import usage_of
 from ...runs import Batch, RunSource
 from ...sealing import Sealed
 from ...settings import ToolChoice
 from ...view import Redactor, redact_usage
-from ..exchange import Door, Endpoint, Exchange, new_minter
+from ..exchange import Endpoint, Exchange, Handler, new_minter
 from ..routing import VIEW, Operation, Socket, Table, parameter
 from ..services import Services
-from .asking import Asking, asking_for
+from .asking import ResolvedRequest, resolve_request
 from .conversations import (
     AddItems,
     Conversation,
-    Conversations,
+    ConversationHandlers,
     CreateConversation,
     DeletedConversation,
     UpdateConversation,
 )
-from .header import Header
-from .kept import DeletedResponse, ItemList, KeptItem, KeptResponses
+from .header import ResponseRunHeader
+from .kept import DeletedResponse, ItemList, KeptItem, ResponseHandlers
 from .socket import ResponsesSocket
 
 EMPTY_COMPACTION = ErrorInfo(
     "model_error", "the model wrote nothing to stand for the conversation", code="empty_compaction"
 )
-CUT_COMPACTION = ErrorInfo(
+INCOMPLETE_COMPACTION = ErrorInfo(
     "model_error",
     "the model did not finish what is to stand for the conversation, so that something would be missing from it",
     code="incomplete_compaction",
@@ -69,7 +69,7 @@ class CompactRequest(msgspec.Struct, kw_only=True):
     prompt_cache_key: Annotated[str, Meta(max_length=64)] | None = None
 
 
-class Compact:
+class CompactHandler:
     """The endpoint."""
 
     def __init__(self, services: Services) -> None:
@@ -77,31 +77,31 @@ class Compact:
 
     async def __call__(self, exchange: Exchange) -> None:
         services, principal = self._services, exchange.principal
-        raw = read_json(await exchange.body(services.config.server))
+        raw = read_json(await exchange.read_body(services.config.server))
         if not isinstance(raw.get("model"), str):
             raise RequestError("model: required: who is to tell it again", code="missing", param="model")
-        known = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
-        request = request_of({**known, "store": False})
+        supported = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
+        request = request_from({**supported, "store": False})
         mint = new_minter()
-        asking = await asking_for(services, exchange, request, mint)
-        assert asking.call is not None
-        messages = joined(asking.call.messages, [ModelRequest([UserPromptPart(COMPACTION_PROMPT)])])
-        call = replace(asking.call, messages=messages, tools=(), tool_choice=ToolChoice())
-        text, usage = await _written(exchange, asking.prepared.run(call, (), seals=False))
-        sealed = Sealed([CompactionPart(text)], asking.model.origin, mint("cmp"), int(time.time()))
+        resolved = await resolve_request(services, exchange, request, mint)
+        assert resolved.call is not None
+        messages = join_messages(resolved.call.messages, [ModelRequest([UserPromptPart(COMPACTION_PROMPT)])])
+        call = replace(resolved.call, messages=messages, tools=(), tool_choice=ToolChoice())
+        text, usage = await _run_to_text(exchange, resolved.prepared.create_run(call, (), with_seals=False))
+        sealed = Sealed([CompactionPart(text)], resolved.model.origin, mint("cmp"), int(time.time()))
         token = services.sealer.seal(sealed, tenant=principal.owner)
-        await exchange.answer(
+        await exchange.send_json(
             t.CompactedResponse(
-                id=asking.id,
-                created_at=int(asking.created_at),
+                id=resolved.id,
+                created_at=int(resolved.created_at),
                 output=[t.CompactionItem(id=sealed.item_id or "", encrypted_content=token)],
-                usage=usage_of(redact_usage(usage, exchange.reader))
+                usage=usage_of(redact_usage(usage, exchange.viewer))
                 or t.Usage(0, 0, 0, t.InputTokensDetails(0), t.OutputTokensDetails(0)),
             )
         )
 
 
-async def _written(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
+async def _run_to_text(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
     """What the model wrote, whole, and what that took. Raises `PellucidError` for less."""
     fold = Fold()
 
@@ -113,14 +113,14 @@ async def _written(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
     if end.error is not None:
         raise PellucidError(end.error)
     if end.status != "completed":
-        raise PellucidError(CUT_COMPACTION)
+        raise PellucidError(INCOMPLETE_COMPACTION)
     text = "".join(message.text or "" for message in fold.messages if isinstance(message, ModelResponse))
     if not text.strip():
         raise PellucidError(EMPTY_COMPACTION)
     return text, end.usage
 
 
-class CreateResponse:
+class CreateResponseHandler:
     """The endpoint."""
 
     def __init__(self, services: Services) -> None:
@@ -128,40 +128,40 @@ class CreateResponse:
 
     async def __call__(self, exchange: Exchange) -> None:
         services = self._services
-        request = parse_request(await exchange.body(services.config.server))
-        asking = await asking_for(services, exchange, request, new_minter())
-        asking.prepared.warn()
-        header = asking.header
+        request = parse_request(await exchange.read_body(services.config.server))
+        resolved = await resolve_request(services, exchange, request, new_minter())
+        resolved.prepared.add_warning_headers()
+        header = resolved.run_header
         if request.body.background:
-            await self._in_background(exchange, asking, header)
+            await self._start_background(exchange, resolved, header)
             return
-        run = asking.run(asking.row(header) if asking.store else None)
-        encoder, redactor = header.encoder(asking.reader), Redactor(asking.reader)
+        run = resolved.create_run(resolved.make_row(header) if resolved.is_stored else None)
+        encoder, redactor = header.encoder(resolved.viewer), Redactor(resolved.viewer)
         if request.stream:
             await serve_stream(exchange, run, redactor, encoder)
             return
         error = await serve_response(exchange, run, redactor, encoder)
         if error is not None and not encoder.response.output:
-            await exchange.refuse(error)
+            await exchange.send_error(error)
         else:
-            await exchange.answer(encoder.response)
+            await exchange.send_json(encoder.response)
 
-    async def _in_background(self, exchange: Exchange, asking: Asking, header: Header) -> None:
-        services, row = self._services, asking.row(header)
+    async def _start_background(self, exchange: Exchange, resolved: ResolvedRequest, header: ResponseRunHeader) -> None:
+        services, row = self._services, resolved.make_row(header)
         # The run takes its place when it opens; whoever has none left is told so now, and not by a run that failed.
-        async with services.guard.stream(exchange.principal):
+        async with services.guard.stream_slot(exchange.principal):
             pass
-        await services.detached.start(row, asking.run())
-        if asking.request.stream:
+        await services.detached.start(row, resolved.create_run())
+        if resolved.request.stream:
             run = services.detached.follow(row)
-            await serve_stream(exchange, run, Redactor(asking.reader), header.encoder(asking.reader))
+            await serve_stream(exchange, run, Redactor(resolved.viewer), header.encoder(resolved.viewer))
         else:
             response = header.response
             response.status = "queued"
-            await exchange.answer(response)
+            await exchange.send_json(response)
 
 
-SPOKEN = [
+ADVERTISED_ROUTES = [
     "POST /v1/responses",
     "GET /v1/responses (WebSocket)",
     "POST /v1/responses/compact",
@@ -188,76 +188,93 @@ _RESUME = (
         list[Literal["reasoning.encrypted_content"]],
     ),
 )
-_WHOLE_OR_STREAM = {"application/json": t.Response, "text/event-stream": {"schema": openapi.stream()}}
+_WHOLE_OR_STREAM = {"application/json": t.Response, "text/event-stream": {"schema": openapi.stream_event()}}
 _CREATED = "The response, whole or as a stream of events that ends with `[DONE]`"
 
 
 RESPONSES = Table(
     [
         Operation(
-            *("POST", _CREATE, CreateResponse.__call__, "createResponse", "Ask a model; hear it think, then answer"),
+            *(
+                "POST",
+                _CREATE,
+                CreateResponseHandler.__call__,
+                "createResponse",
+                "Ask a model; hear it think, then answer",
+            ),
             *(_WHOLE_OR_STREAM, [_EVENTS, VIEW], t.CreateResponse),
             description=_CREATED,
         ),
         Operation(
-            *("POST", "/v1/responses/compact", Compact.__call__, "compactResponse"),
+            *("POST", "/v1/responses/compact", CompactHandler.__call__, "compactResponse"),
             "Compact a conversation into one item that stands for it",
             t.CompactedResponse,
-            takes=CompactRequest,
+            request_body=CompactRequest,
         ),
         Operation(
-            *("GET", _ONE, KeptResponses.get, "getResponse", "A response that was kept, or that is under way"),
+            *("GET", _ONE, ResponseHandlers.get, "getResponse", "A response that was kept, or that is under way"),
             *(_WHOLE_OR_STREAM, [*_RESUME, _EVENTS, VIEW]),
             description=_CREATED,
         ),
         Operation(
-            *("DELETE", _ONE, KeptResponses.delete),
+            *("DELETE", _ONE, ResponseHandlers.delete),
             *("deleteResponse", "Delete a response; one that runs is stopped first", DeletedResponse),
         ),
         Operation(
-            *("POST", "/v1/responses/{id}/cancel", KeptResponses.cancel),
+            *("POST", "/v1/responses/{id}/cancel", ResponseHandlers.cancel),
             "cancelResponse",
             "Stop a response that runs in the background",
             t.Response,
             [VIEW],
         ),
         Operation(
-            *("GET", "/v1/responses/{id}/input_items", KeptResponses.input_items),
+            *("GET", "/v1/responses/{id}/input_items", ResponseHandlers.input_items),
             "listInputItems",
             "What the response was asked with",
             ItemList,
             _PAGES,
         ),
     ],
-    names={"id": parameter("id", "path", "The response's id.")},
+    path_parameters={"id": parameter("id", "path", "The response's id.")},
     sockets=[Socket(_CREATE, "x-openresponses-websocket", openapi.SOCKET)],
     components=openapi.components(),
-    amend=openapi.amend,
+    amend_components=openapi.amend,
 )
 CONVERSATIONS = Table(
     [
         Operation(
-            *("POST", _LIST, Conversations.create, "createConversation", "Begin a conversation", Conversation),
-            takes=CreateConversation,
-            takes_nothing=True,
+            *("POST", _LIST, ConversationHandlers.create, "createConversation", "Begin a conversation", Conversation),
+            request_body=CreateConversation,
+            is_body_optional=True,
         ),
-        Operation("GET", _CONVERSATION, Conversations.get, "getConversation", "One conversation", Conversation),
+        Operation("GET", _CONVERSATION, ConversationHandlers.get, "getConversation", "One conversation", Conversation),
         Operation(
-            *("POST", _CONVERSATION, Conversations.update, "updateConversation"),
+            *("POST", _CONVERSATION, ConversationHandlers.update, "updateConversation"),
             *("Replace the metadata of a conversation", Conversation, (), UpdateConversation),
         ),
         Operation(
-            *("DELETE", _CONVERSATION, Conversations.delete),
+            *("DELETE", _CONVERSATION, ConversationHandlers.delete),
             *("deleteConversation", "Delete a conversation", DeletedConversation),
         ),
-        Operation("GET", _ITEMS, Conversations.items, "listItems", "The items of a conversation", ItemList, _PAGES),
         Operation(
-            *("POST", _ITEMS, Conversations.add, "addItems", "Add items to a conversation", ItemList, (), AddItems)
+            "GET", _ITEMS, ConversationHandlers.items, "listItems", "The items of a conversation", ItemList, _PAGES
         ),
-        Operation("GET", _ITEM, Conversations.item, "getItem", "One item", KeptItem, [VIEW]),
-        Operation("DELETE", _ITEM, Conversations.delete_item, "deleteItem", "Delete one item", Conversation),
+        Operation(
+            *(
+                "POST",
+                _ITEMS,
+                ConversationHandlers.add,
+                "addItems",
+                "Add items to a conversation",
+                ItemList,
+                (),
+                AddItems,
+            )
+        ),
+        Operation("GET", _ITEM, ConversationHandlers.item, "getItem", "One item", KeptItem, [VIEW]),
+        Operation("DELETE", _ITEM, ConversationHandlers.delete_item, "deleteItem", "Delete one item", Conversation),
     ],
-    names={
+    path_parameters={
         "id": parameter("id", "path", "The conversation's id."),
         "item_id": parameter("item_id", "path", "The item's id."),
     },
@@ -265,11 +282,13 @@ CONVERSATIONS = Table(
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    def door(_: Operation, endpoint: Endpoint) -> Door:
-        return Door(endpoint, openresponses, lambda: services.guard)
+    def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
+        return Endpoint(handler, openresponses, lambda: services.guard)
 
     return [
         *(WebSocketRoute(socket.path, ResponsesSocket(services)) for socket in RESPONSES.sockets),
-        *RESPONSES.routes([CreateResponse(services), Compact(services), KeptResponses(services)], door),
-        *CONVERSATIONS.routes([Conversations(services)], door),
+        *RESPONSES.routes(
+            [CreateResponseHandler(services), CompactHandler(services), ResponseHandlers(services)], make_endpoint
+        ),
+        *CONVERSATIONS.routes([ConversationHandlers(services)], make_endpoint),
     ]

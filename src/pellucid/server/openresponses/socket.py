@@ -20,28 +20,28 @@ import msgspec
 
 from ...asgi import http
 from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, is_client_error, release
-from ...conversation import joined
+from ...conversation import join_messages
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
 from ...fold import Fold
 from ...protocols import Encoder, openresponses
-from ...protocols.openresponses import read_json, request_of
+from ...protocols.openresponses import read_json, request_from
 from ...runs import Batch, RunSource, clock_ms
 from ...runs.replay import FinishedLog
-from ...runs.stored_run import not_kept, put
+from ...runs.stored_run import not_stored_error, store_run
 from ...storage import StoredResponse
-from ...telemetry import log, place_of
+from ...telemetry import error_location, log
 from ...view import Redactor, redact_error
 from ..exchange import Exchange, new_minter
 from ..services import Services
-from ..websocket import OVER, STOPPED, End, WebSocket
-from .asking import Asking, asking_for
-from .earlier import Recent
+from ..websocket import CLOSE_NORMAL, CLOSE_RESTARTING, EndReason, WebSocket
+from .asking import ResolvedRequest, resolve_request
+from .earlier import CachedResponse
 
-MAX_WAITING = 8
+MAX_QUEUED_MESSAGES = 8
 """Messages that may wait for their turn; together they may be as large as one."""
 
-_NOT_HERE = ("stream", "stream_options", "background")
+_UNSUPPORTED_FIELDS = ("stream", "stream_options", "background")
 
 
 class _FoldingRedactor:
@@ -68,60 +68,60 @@ class ResponsesSocket:
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         exchange = Exchange(scope, receive, send, openresponses)
         await receive()  # websocket.connect
-        guard, watch = self._services.guard, exchange.watch
-        watch.route, watch.protocol = scope["path"], "openresponses"
-        exchange.headers += guard.cors.headers(scope)
+        guard, telemetry = self._services.guard, exchange.telemetry
+        telemetry.route, telemetry.protocol = scope["path"], "openresponses"
+        exchange.response_headers += guard.cors.headers(scope)
         socket = WebSocket(exchange)
         try:
             socket.check_open()
-            exchange.principal = watch.principal = await guard.admit(scope)
+            exchange.principal = telemetry.principal = await guard.admit(scope)
         except Exception as error:
             await socket.refuse(error)
             return
         try:
             await socket.accept()
-            await _Conversation(self._services, socket).run()
+            await _ResponsesConnection(self._services, socket).run()
         except http.ClientGone:
             pass
 
 
-class _Conversation:
+class _ResponsesConnection:
     """One socket, for as long as it is open."""
 
     def __init__(self, services: Services, socket: WebSocket) -> None:
         self._services = services
         self._socket = socket
         self._exchange = exchange = socket.exchange
-        self._watch = exchange.watch
-        self._recent: Recent | None = None
-        self._waiting: list[str | bytes] = []
-        self._busy: asyncio.Task[None] | None = None
+        self._telemetry = exchange.telemetry
+        self._cached_response: CachedResponse | None = None
+        self._queue: list[str | bytes] = []
+        self._worker: asyncio.Task[None] | None = None
         """What serves the messages, one after another."""
-        self._farewell: ErrorInfo | None = None
+        self._stop_reason: ErrorInfo | None = None
         """What a response that is cancelled now ends with; None when nobody is there to be told."""
 
     async def run(self) -> None:
         """Until the socket is closed, by whichever end. A server that cannot wait any longer cancels this."""
-        end: End = "gone"
+        end: EndReason = "gone"
         try:
-            end = await self._socket.listen(self._heard, self._services.config.server.socket_seconds)
+            end = await self._socket.listen(self._on_message, self._services.config.server.socket_seconds)
             if end != "gone":
-                end = await self._finish(end)
+                end = await self._finish_response(end)
         except asyncio.CancelledError:
-            end, self._farewell = "stopping", STOPPING
+            end, self._stop_reason = "stopping", STOPPING
         finally:
             await self._stop()
         if end == "over":
-            await self._error(self._too_old())
+            await self._send_error(self._time_limit_error())
         if end != "gone":
-            await self._socket.close(OVER if end == "over" else STOPPED)
+            await self._socket.close(CLOSE_NORMAL if end == "over" else CLOSE_RESTARTING)
 
     # --- what comes --------------------------------------------------------------------------------------------
 
-    async def _heard(self, data: str | bytes) -> None:
-        waiting = self._waiting
-        if waiting and (len(waiting) >= MAX_WAITING or sum(map(len, waiting)) + len(data) > self._limit):
-            await self._error(
+    async def _on_message(self, data: str | bytes) -> None:
+        queue = self._queue
+        if queue and (len(queue) >= MAX_QUEUED_MESSAGES or sum(map(len, queue)) + len(data) > self._max_message_bytes):
+            await self._send_error(
                 ErrorInfo(
                     "too_many_requests",
                     "a response is under way on this socket, and no more messages can wait for its end; ask again "
@@ -130,73 +130,75 @@ class _Conversation:
                 )
             )
             return
-        waiting.append(data)
-        if self._busy is None or self._busy.done():
-            self._busy = asyncio.create_task(self._work())
+        queue.append(data)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._process_queue())
 
-    async def _finish(self, end: End) -> End:
+    async def _finish_response(self, end: EndReason) -> EndReason:
         """Let the response under way end, unless its client leaves."""
-        self._waiting.clear()
-        if self._busy is None or self._busy.done():
+        self._queue.clear()
+        if self._worker is None or self._worker.done():
             return end
-        leaves = asyncio.create_task(self._socket.left())
+        client_left = asyncio.create_task(self._socket.wait_for_disconnect())
         try:
-            await asyncio.wait((self._busy, leaves), return_when=asyncio.FIRST_COMPLETED)
-            return "gone" if leaves.done() else end
+            await asyncio.wait((self._worker, client_left), return_when=asyncio.FIRST_COMPLETED)
+            return "gone" if client_left.done() else end
         finally:
-            leaves.cancel()
+            client_left.cancel()
 
     async def _stop(self) -> None:
-        self._waiting.clear()
-        if self._busy is not None:
-            self._busy.cancel()
-            await asyncio.gather(self._busy, return_exceptions=True)
+        self._queue.clear()
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.gather(self._worker, return_exceptions=True)
 
     # --- what is answered --------------------------------------------------------------------------------------
 
-    async def _work(self) -> None:
-        while self._waiting:
-            watch = self._exchange.watch = self._watch.turn()
+    async def _process_queue(self) -> None:
+        while self._queue:
+            telemetry = self._exchange.telemetry = self._telemetry.begin_turn()
             try:
-                await self._respond(self._waiting.pop(0))
+                await self._respond(self._queue.pop(0))
             finally:
-                watch.end()
+                telemetry.end()
 
     async def _respond(self, data: str | bytes) -> None:
-        exchange, previous = self._exchange, None
+        exchange, previous_id = self._exchange, None
         try:
             # Whoever was let in an hour ago need not be now.
-            exchange.principal = exchange.watch.principal = await self._services.guard.admit(exchange.scope)
-            exchange.reader = exchange.principal.policy.reader
-            raw = self._read(data)
-            given = raw.get("previous_response_id")
-            previous = given if isinstance(given, str) else None
-            generate = _flag(raw, "generate")
-            asking = await asking_for(self._services, exchange, request_of(raw), new_minter(), self._recent)
-            end = await self._serve(asking, generate)
+            exchange.principal = exchange.telemetry.principal = await self._services.guard.admit(exchange.scope)
+            exchange.viewer = exchange.principal.policy.viewer
+            raw = self._decode_message(data)
+            value = raw.get("previous_response_id")
+            previous_id = value if isinstance(value, str) else None
+            generate = _pop_bool(raw, "generate")
+            resolved = await resolve_request(
+                self._services, exchange, request_from(raw), new_minter(), self._cached_response
+            )
+            end = await self._serve(resolved, generate)
             if end.status == "failed":
-                self._forget(previous)
+                self._drop_cached_response(previous_id)
         except http.ClientGone:
             pass  # whoever listens is told, too
         except Exception as error:
-            self._forget(previous)
+            self._drop_cached_response(previous_id)
             if not is_client_error(error):
-                log.error("a fault while serving a socket: %s", place_of(error))
+                log.error("a fault while serving a socket: %s", error_location(error))
             info = error.info if isinstance(error, PellucidError) and is_client_error(error) else FAULT
-            exchange.watch.refused(openresponses.status_of(info), info)
-            await self._error(info)
+            exchange.telemetry.record_error(openresponses.status_of(info), info)
+            await self._send_error(info)
 
-    def _read(self, data: str | bytes) -> dict[str, Any]:
-        if len(data) > self._limit:
+    def _decode_message(self, data: str | bytes) -> dict[str, Any]:
+        if len(data) > self._max_message_bytes:
             raise RequestError(
-                f"the message is larger than {self._limit} bytes, the most this server takes",
+                f"the message is larger than {self._max_message_bytes} bytes, the most this server takes",
                 kind="too_large",
                 code="body_too_large",
             )
         raw = read_json(data)
         if raw.pop("type", None) != "response.create":
             raise RequestError("type: must be 'response.create'", code="invalid_value", param="type")
-        for name in _NOT_HERE:
+        for name in _UNSUPPORTED_FIELDS:
             if name in raw:
                 raise RequestError(
                     f"{name}: it cannot be sent over a socket, where everything is streamed; leave it out",
@@ -206,92 +208,96 @@ class _Conversation:
         return raw
 
     @property
-    def _limit(self) -> int:
-        return self._exchange.principal.policy.body_bytes(self._services.config.server.max_body_bytes)
+    def _max_message_bytes(self) -> int:
+        return self._exchange.principal.policy.body_limit(self._services.config.server.max_body_bytes)
 
-    async def _serve(self, asking: Asking, generate: bool) -> RunEndEvent:
-        header = asking.header
-        row = asking.row(header) if asking.store else None
-        run = asking.run(row) if generate else await self._without_model(row)
-        encoder, redactor = header.encoder(asking.reader, framing="lines"), Redactor(asking.reader)
-        await self._open(run)
+    async def _serve(self, resolved: ResolvedRequest, generate: bool) -> RunEndEvent:
+        header = resolved.run_header
+        row = resolved.make_row(header) if resolved.is_stored else None
+        run = resolved.create_run(row) if generate else await self._run_without_model(row)
+        encoder, redactor = header.encoder(resolved.viewer, framing="lines"), Redactor(resolved.viewer)
+        await self._open_run(run)
         try:
-            self._exchange.watch.streaming()
-            await self._stream(asking, run, redactor, encoder)
+            self._exchange.telemetry.begin_stream()
+            await self._stream(resolved, run, redactor, encoder)
         finally:
             await release(run)
         return run.ended or RunEndEvent("failed", error=FAULT)
 
-    async def _without_model(self, row: StoredResponse | None) -> RunSource:
+    async def _run_without_model(self, row: StoredResponse | None) -> RunSource:
         """A run in which no model is called, stored as `row`."""
         end = RunEndEvent("completed")
         time_ms = clock_ms()
         if row is not None:
-            error = await put(self._services.store, row, [Batch(time_ms, [end])])
+            error = await store_run(self._services.store, row, [Batch(time_ms, [end])])
             if error is not None:
-                end = RunEndEvent("failed", error=not_kept(error))
+                end = RunEndEvent("failed", error=not_stored_error(error))
         return FinishedLog([Batch(time_ms, [end])])
 
-    async def _open(self, run: RunSource) -> None:
+    async def _open_run(self, run: RunSource) -> None:
         try:
             await run.open()
         except asyncio.CancelledError:
-            if self._farewell is None:
+            if self._stop_reason is None:
                 raise
-            raise PellucidError(self._farewell) from None
+            raise PellucidError(self._stop_reason) from None
 
-    async def _stream(self, asking: Asking, run: RunSource, redactor: Redactor, encoder: Encoder) -> None:
+    async def _stream(self, resolved: ResolvedRequest, run: RunSource, redactor: Redactor, encoder: Encoder) -> None:
         fold = Fold()
-        writer = self._socket.writer()
+        writer = self._socket.create_writer()
         stream = EncodedStream(run, _FoldingRedactor(fold, redactor), encoder, writer)
         try:
             await stream.deliver()
-            self._remember(asking, fold, run.ended)
+            self._cache_response(resolved, fold, run.ended)
         except asyncio.CancelledError:
-            if self._farewell is None:
+            if self._stop_reason is None:
                 raise
-            await stream.stop(self._farewell)
+            await stream.stop(self._stop_reason)
         except http.ClientGone:
             raise
         except Exception as error:
-            log.error("a fault while streaming: %s", place_of(error))
+            log.error("a fault while streaming: %s", error_location(error))
             await stream.stop(FAULT)
         else:
-            await self._end(writer, stream.last)
+            await self._end_stream(writer, stream.last)
         finally:
             writer.close()
 
-    async def _end(self, writer: BodyWriter, last: bytes) -> None:
+    async def _end_stream(self, writer: BodyWriter, last: bytes) -> None:
         """Write the end, once, also while the server stops."""
         ending = asyncio.create_task(writer.end(last))
         try:
             await asyncio.shield(ending)
         except asyncio.CancelledError:
-            if self._farewell is None:
+            if self._stop_reason is None:
                 ending.cancel()
                 raise
             await ending
 
-    def _remember(self, asking: Asking, fold: Fold, end: RunEndEvent | None) -> None:
+    def _cache_response(self, resolved: ResolvedRequest, fold: Fold, end: RunEndEvent | None) -> None:
         if end is not None and end.status in ("completed", "incomplete"):
-            self._recent = Recent(asking.id, joined(asking.before, asking.new, fold.messages), kept=asking.store)
+            self._cached_response = CachedResponse(
+                resolved.id,
+                join_messages(resolved.previous_messages, resolved.new_messages, fold.messages),
+                is_stored=resolved.is_stored,
+            )
 
-    def _forget(self, previous: str | None) -> None:
-        if self._recent is not None and self._recent.id == previous:
-            self._recent = None
+    def _drop_cached_response(self, previous_id: str | None) -> None:
+        if self._cached_response is not None and self._cached_response.id == previous_id:
+            self._cached_response = None
 
     # --- what is said ------------------------------------------------------------------------------------------
 
-    async def _tell(self, lines: bytes) -> None:
+    async def _send_lines(self, lines: bytes) -> None:
         for line in lines.splitlines():
-            await self._socket.say(line.decode())
+            await self._socket.send_text(line.decode())
 
-    async def _error(self, error: ErrorInfo) -> None:
-        error = redact_error(error, self._exchange.reader)
+    async def _send_error(self, error: ErrorInfo) -> None:
+        error = redact_error(error, self._exchange.viewer)
         body = {"type": "error", "status": openresponses.status_of(error), "error": openresponses.error_payload(error)}
-        await self._tell(msgspec.json.encode(body))
+        await self._send_lines(msgspec.json.encode(body))
 
-    def _too_old(self) -> ErrorInfo:
+    def _time_limit_error(self) -> ErrorInfo:
         return ErrorInfo(
             "invalid_request",
             f"this socket has been open for {self._services.config.server.socket_seconds:g} s, the most there is; "
@@ -300,7 +306,7 @@ class _Conversation:
         )
 
 
-def _flag(raw: dict[str, Any], name: str) -> bool:
+def _pop_bool(raw: dict[str, Any], name: str) -> bool:
     """A field that is true unless it is said to be false."""
     value = raw.pop(name, None)
     if value is not None and not isinstance(value, bool):

@@ -15,33 +15,35 @@ from ...asgi import http
 from ...asgi.streaming import STOPPING
 from ...errors import PellucidError, RequestError
 from ...protocols import openresponses
-from ...protocols.errors import ErrorForm
+from ...protocols.errors import ErrorFormat
 from ...spaces.runtime.space import Space
-from ...view import Reader
+from ...view import Viewer
 from ..access.credentials import credential
 from ..access.errors import AccessError, forbidden, unauthorized
 from ..access.policy import Principal
-from ..exchange import Door, Endpoint, Exchange
+from ..exchange import Endpoint, Exchange, Handler
 from ..services import Services
 
-PROTOCOL = "spaces"
+PROTOCOL_NAME = "spaces"
 """What requests and sockets of spaces are called in metrics and in what is logged."""
 
-SPACES = openresponses
+ERROR_FORM = openresponses
 """The form of errors: `{"error": {"message", "type", "param", "code"}}`."""
 
 
-class Inside(NamedTuple):
+class AuthenticatedParticipant(NamedTuple):
     """Who asks, and in which space."""
 
     space: Space
     participant: str
 
 
-Answer = Callable[[Exchange, Inside], Awaitable[None]]
+ParticipantHandler = Callable[[Exchange, AuthenticatedParticipant], Awaitable[None]]
 
 
-async def admitted(services: Services, exchange: Exchange, name: str | None, token: str | None) -> Inside:
+async def authenticate(
+    services: Services, exchange: Exchange, name: str | None, token: str | None
+) -> AuthenticatedParticipant:
     """Whose token it is, in the space of that name. Raises `AccessError` (unauthorized, forbidden)."""
     if name is None:
         raise RequestError("space: its name is required, such as ?space=review", code="missing", param="space")
@@ -51,53 +53,57 @@ async def admitted(services: Services, exchange: Exchange, name: str | None, tok
             "missing_credentials",
         )
     try:
-        inside = Inside(*await services.spaces.admit(name, token))
+        authenticated = AuthenticatedParticipant(*await services.spaces.admit(name, token))
     except PellucidError as error:
-        _say(error)
-    exchange.principal = exchange.watch.principal = Principal(inside.space.owner, None, inside.participant)
-    return inside
+        _raise_access_error(error)
+    exchange.principal = exchange.telemetry.principal = Principal(
+        authenticated.space.owner, None, authenticated.participant
+    )
+    return authenticated
 
 
-def _say(error: PellucidError) -> NoReturn:
+def _raise_access_error(error: PellucidError) -> NoReturn:
     """A refusal with the headers that HTTP has for it."""
     info = error.info
     if isinstance(error, AccessError) or info.kind not in ("unauthorized", "forbidden"):
         raise error
-    made = unauthorized if info.kind == "unauthorized" else forbidden
-    raise made(info.message, info.code or "invalid_token") from None
+    make_error = unauthorized if info.kind == "unauthorized" else forbidden
+    raise make_error(info.message, info.code or "invalid_token") from None
 
 
-class Doors:
+class EndpointFactory:
     """Makes the doors of HTTP."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def anybody(self, endpoint: Endpoint, form: ErrorForm = SPACES) -> Door:
+    def without_token(self, handler: Handler, error_form: ErrorFormat = ERROR_FORM) -> Endpoint:
         """For an endpoint that finds out itself who asks."""
         services = self._services
 
-        async def answering(exchange: Exchange) -> None:
+        async def handle(exchange: Exchange) -> None:
             cors = services.guard.cors
-            exchange.headers += cors.headers(exchange.scope)
-            exchange.reader = Reader("raw")  # nothing here is an upstream's
+            exchange.response_headers += cors.headers(exchange.scope)
+            exchange.viewer = Viewer("raw")  # nothing here is an upstream's
             if exchange.scope["closing"]:
-                exchange.headers.append(http.CLOSE)
+                exchange.response_headers.append(http.CLOSE)
                 raise PellucidError(STOPPING)
             cors.check(exchange.scope)
-            await endpoint(exchange)
+            await handler(exchange)
 
-        return Door(answering, form, protocol=PROTOCOL)
+        return Endpoint(handle, error_form, protocol=PROTOCOL_NAME)
 
-    def participant(self, answer: Answer, form: ErrorForm = SPACES) -> Door:
+    def for_participants(self, handler: ParticipantHandler, error_form: ErrorFormat = ERROR_FORM) -> Endpoint:
         """For participants alone. The space is the path's `name`, or the query's `space`."""
 
-        async def answering(exchange: Exchange) -> None:
-            name = exchange.params.get("name") or exchange.asked("space")
-            await answer(exchange, await admitted(self._services, exchange, name, credential(exchange.scope)))
+        async def handle(exchange: Exchange) -> None:
+            name = exchange.path_params.get("name") or exchange.query_param("space")
+            await handler(exchange, await authenticate(self._services, exchange, name, credential(exchange.scope)))
 
-        return self.anybody(answering, form)
+        return self.without_token(handle, error_form)
 
-    def table(self, answers: Mapping[str, Answer], form: ErrorForm = SPACES) -> dict[str, Any]:
+    def for_methods(
+        self, handlers: Mapping[str, ParticipantHandler], error_form: ErrorFormat = ERROR_FORM
+    ) -> dict[str, Any]:
         """A path's doors, by method."""
-        return {method: self.participant(answer, form) for method, answer in answers.items()}
+        return {method: self.for_participants(handler, error_form) for method, handler in handlers.items()}

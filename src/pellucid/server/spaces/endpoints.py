@@ -18,7 +18,7 @@ from ...envelopes.envelope import Flag
 from ...envelopes.payloads import Present
 from ...errors import ErrorInfo, RequestError
 from ...protocols import errors
-from ...spaces.runtime.ids import PREFIX, digest_of
+from ...spaces.runtime.ids import TOKEN_PREFIX, digest_of
 from ...spaces.runtime.settings import SpaceSettings
 from ...spaces.runtime.space import Member
 from ...storage import StoredSpace
@@ -28,8 +28,8 @@ from ..access.policy import Principal
 from ..exchange import Exchange
 from ..services import Services
 from . import asked
-from .door import Inside
-from .reading import tell, told
+from .door import AuthenticatedParticipant
+from .reading import send_uncached, to_json_value
 
 
 class SpaceListed(msgspec.Struct):
@@ -51,7 +51,7 @@ class Space(msgspec.Struct):
     participants: Sequence[Member]
 
 
-_Written = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/SpaceEnvelope"})]
+_EncodedEnvelope = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/SpaceEnvelope"})]
 """An envelope in its reader's dialect."""
 
 
@@ -61,7 +61,7 @@ class SpacePosted(msgspec.Struct):
     status: Literal["accepted"]
     timestamp: str
     flags: Sequence[Flag] | UnsetType = UNSET
-    answers: list[_Written] | UnsetType = UNSET
+    answers: list[_EncodedEnvelope] | UnsetType = UNSET
 
 
 class MewParticipants(msgspec.Struct):
@@ -74,7 +74,7 @@ class MewError(msgspec.Struct):
     message: str
 
 
-class MewForm:
+class MEWErrorForm:
     """How MEW says what was wrong."""
 
     def error_body(self, error: ErrorInfo) -> dict[str, Any]:
@@ -84,50 +84,56 @@ class MewForm:
         return errors.status_of(error)
 
 
-class Mew:
+class MEWHandlers:
     def __init__(self, services: Services) -> None:
-        self._post = Endpoints(services).post
+        self._post = SpaceHandlers(services).post
 
-    async def message(self, exchange: Exchange, inside: Inside) -> None:
+    async def message(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """An envelope, from the participant whose token it is."""
-        named = exchange.params["id"]
-        if named != inside.participant:
+        sender = exchange.path_params["id"]
+        if sender != authenticated.participant:
             raise forbidden(
-                f"this token is {inside.participant!r}'s, who cannot speak as {named!r}", "sender_mismatch", "id"
+                f"this token is {authenticated.participant!r}'s, who cannot speak as {sender!r}",
+                "sender_mismatch",
+                "id",
             )
-        await self._post(exchange, inside)
+        await self._post(exchange, authenticated)
 
-    async def participants(self, exchange: Exchange, inside: Inside) -> None:
+    async def participants(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """Who may come in, and who is there."""
-        await exchange.answer(MewParticipants(inside.space.name, inside.space.members()))
+        await exchange.send_json(MewParticipants(authenticated.space.name, authenticated.space.members()))
 
 
-_SECRET = ("redact", "always")
+_OPERATOR_SETTINGS = ("redact", "always")
 """What of a space's settings is the operator's alone: patterns say what they look for."""
 
 
-class Endpoints:
+class SpaceHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def spaces(self, exchange: Exchange) -> None:
         """Those that a token belongs to; or all of the owner's, to whom the gateway lets in."""
         text = credential(exchange.scope)
-        mine = await self._services.store.spaces.of_token(digest_of(text)) if text is not None else ()
-        if mine:
-            mine = tuple([(space, who) for space, who in mine if await self._opens(space.name, text)])
-            if not mine:
+        memberships = await self._services.store.spaces.find_by_token(digest_of(text)) if text is not None else ()
+        if memberships:
+            memberships = tuple(
+                [(space, member) for space, member in memberships if await self._is_admitted(space.name, text)]
+            )
+            if not memberships:
                 raise RequestError("you are in no space any more", kind="forbidden", code="not_a_member")
-            exchange.principal = exchange.watch.principal = Principal(mine[0][0].owner, None, mine[0][1].id)
-            rows = [_listed(space, who.id) for space, who in mine]
+            exchange.principal = exchange.telemetry.principal = Principal(
+                memberships[0][0].owner, None, memberships[0][1].id
+            )
+            rows = [_space_listed(space, member.id) for space, member in memberships]
         else:
-            if text is not None and text.startswith(PREFIX):
+            if text is not None and text.startswith(TOKEN_PREFIX):
                 raise unauthorized("this token belongs to no space here", "invalid_token")
-            exchange.principal = exchange.watch.principal = await self._services.guard.admit(exchange.scope)
-            rows = [_listed(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
-        await tell(exchange, SpaceList(sorted(rows, key=lambda row: row.name)))
+            exchange.principal = exchange.telemetry.principal = await self._services.guard.admit(exchange.scope)
+            rows = [_space_listed(space) for space in await self._services.store.spaces.list(exchange.principal.owner)]
+        await send_uncached(exchange, SpaceList(sorted(rows, key=lambda row: row.name)))
 
-    async def _opens(self, name: str, token: str | None) -> bool:
+    async def _is_admitted(self, name: str, token: str | None) -> bool:
         """Whether the token still does, or its participant was put out."""
         try:
             await self._services.spaces.admit(name, token or "")
@@ -135,31 +141,31 @@ class Endpoints:
             return False
         return True
 
-    async def space(self, exchange: Exchange, inside: Inside) -> None:
+    async def space(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """One, as its participants see it."""
-        space = inside.space
-        you, members = space.you(inside.participant), space.members()
-        await tell(exchange, Space(space.name, space.head, _settings(space.settings), you, members))
+        space = authenticated.space
+        you, members = space.presence_of(authenticated.participant), space.members()
+        await send_uncached(exchange, Space(space.name, space.head, _visible_settings(space.settings), you, members))
 
-    async def post(self, exchange: Exchange, inside: Inside) -> None:
+    async def post(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """Say something. The answer comes when it is stored."""
-        body = await exchange.body(self._services.config.server)
-        posted = await inside.space.post(
-            inside.participant, body, asked.dialect(exchange), address=asked.address(exchange)
+        body = await exchange.read_body(self._services.config.server)
+        posted = await authenticated.space.post(
+            authenticated.participant, body, asked.dialect_param(exchange), address=asked.gateway_url(exchange)
         )
-        envelope, flags = posted.stored.envelope, posted.stored.told.flags
+        envelope, flags = posted.stored.envelope, posted.stored.with_flags.flags
         answer = SpacePosted(envelope.id, envelope.seq, "accepted", time_text(posted.stored.at), flags or UNSET)
         if posted.answers:
-            dialect = asked.dialect(exchange) or envelope.dialect
+            dialect = asked.dialect_param(exchange) or envelope.dialect
             answer.answers = [write(one, dialect) for one in posted.answers]
-        await tell(exchange, answer)
+        await send_uncached(exchange, answer)
 
 
-def _listed(space: StoredSpace, participant: str | UnsetType = UNSET) -> SpaceListed:
+def _space_listed(space: StoredSpace, participant: str | UnsetType = UNSET) -> SpaceListed:
     return SpaceListed(space.name, space.head, time_text(int(space.created_at * 1000)), participant)
 
 
-def _settings(settings: SpaceSettings) -> dict[str, Any]:
+def _visible_settings(settings: SpaceSettings) -> dict[str, Any]:
     """As participants may know them, with the defaults."""
-    shown: dict[str, Any] = told(settings)
-    return {name: value for name, value in shown.items() if name not in _SECRET}
+    values: dict[str, Any] = to_json_value(settings)
+    return {name: value for name, value in values.items() if name not in _OPERATOR_SETTINGS}

@@ -15,15 +15,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...asgi import http
-from ...spaces.runtime.seats import Frame, Line
-from ..uvicorn_adapter import FRAMES, Frames
+from ...spaces.runtime.seats import Frame, RawWrite
+from ..uvicorn_adapter import FRAMES_EXTENSION, FrameTransport
 from ..websocket import WebSocket
 
-SMALL = 16 * 1024
+LOW_WATER_BYTES = 16 * 1024
 """What may wait for a client that keeps up, in bytes."""
 
 
-class Farewell(NamedTuple):
+class CloseReason(NamedTuple):
     """With what a socket is to be closed."""
 
     code: int
@@ -33,35 +33,35 @@ class Farewell(NamedTuple):
 class DirectOutlet:
     """Straight to the transport."""
 
-    def __init__(self, socket: WebSocket, frames: Frames) -> None:
+    def __init__(self, socket: WebSocket, frames: FrameTransport) -> None:
         self._socket = socket
         self._frames = frames
-        self.farewell: Farewell | None = None
+        self.close_reason: CloseReason | None = None
 
     @property
-    def line(self) -> Line | None:
-        return self._frames.line if self.farewell is None else None
+    def raw_write(self) -> RawWrite | None:
+        return self._frames.raw_write if self.close_reason is None else None
 
     def watch(self, changed: Callable[[], None] | None) -> None:
         self._frames.watch(changed)
 
     def write(self, frames: Sequence[Frame]) -> None:
-        if self.farewell is None:
+        if self.close_reason is None:
             # One is the rule: what one commit holds goes to everybody at once, and most hold one.
             self._frames.write(frames[0].wire if len(frames) == 1 else b"".join([frame.wire for frame in frames]))
 
     @property
-    def waiting(self) -> int:
-        return self._frames.waiting
+    def buffered_bytes(self) -> int:
+        return self._frames.buffered_bytes
 
-    async def drained(self) -> None:
-        await self._frames.drained()
+    async def wait_drained(self) -> None:
+        await self._frames.wait_drained()
 
     def close(self, code: int, reason: str) -> None:
-        if self.farewell is None:
-            self.farewell = Farewell(code, reason)
-            self._frames.change()
-            self._socket.end_now()
+        if self.close_reason is None:
+            self.close_reason = CloseReason(code, reason)
+            self._frames.notify()
+            self._socket.stop_listening()
 
     async def aclose(self) -> None:
         """When nothing more is to be written."""
@@ -72,57 +72,57 @@ class QueuedOutlet:
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
-        self.farewell: Farewell | None = None
+        self.close_reason: CloseReason | None = None
         self._queue: deque[Frame] = deque()
         self._waiting = 0
-        self._less = asyncio.Event()
-        self._less.set()
-        self._sending: asyncio.Task[None] | None = None
-        self._gone = False
+        self._has_drained = asyncio.Event()
+        self._has_drained.set()
+        self._send_task: asyncio.Task[None] | None = None
+        self._client_gone = False
 
     def write(self, frames: Sequence[Frame]) -> None:
-        if self._gone or self.farewell is not None:
+        if self._client_gone or self.close_reason is not None:
             return
         self._queue.extend(frames)
         self._waiting += sum(len(frame.text) for frame in frames)
-        if self._waiting > SMALL:
-            self._less.clear()
-        if self._sending is None or self._sending.done():
-            self._sending = asyncio.create_task(self._send())
+        if self._waiting > LOW_WATER_BYTES:
+            self._has_drained.clear()
+        if self._send_task is None or self._send_task.done():
+            self._send_task = asyncio.create_task(self._send())
 
     @property
-    def waiting(self) -> int:
+    def buffered_bytes(self) -> int:
         return self._waiting
 
-    async def drained(self) -> None:
-        await self._less.wait()
+    async def wait_drained(self) -> None:
+        await self._has_drained.wait()
 
     def close(self, code: int, reason: str) -> None:
-        if self.farewell is None:
-            self.farewell = Farewell(code, reason)
-            self._socket.end_now()
+        if self.close_reason is None:
+            self.close_reason = CloseReason(code, reason)
+            self._socket.stop_listening()
 
     async def aclose(self) -> None:
-        if self._sending is not None:
-            await self._sending
+        if self._send_task is not None:
+            await self._send_task
 
     async def _send(self) -> None:
         try:
             while self._queue:
                 frame = self._queue[0]
-                await self._socket.say(frame.text.decode())
+                await self._socket.send_text(frame.text.decode())
                 self._queue.popleft()
                 self._waiting -= len(frame.text)
-                if self._waiting <= SMALL:
-                    self._less.set()
+                if self._waiting <= LOW_WATER_BYTES:
+                    self._has_drained.set()
         except http.ClientGone:
-            self._gone = True
+            self._client_gone = True
             self._queue.clear()
             self._waiting = 0
-            self._less.set()
+            self._has_drained.set()
 
 
-def outlet_of(socket: WebSocket) -> DirectOutlet | QueuedOutlet:
+def create_outlet(socket: WebSocket) -> DirectOutlet | QueuedOutlet:
     """The fastest there is."""
-    frames = socket.exchange.scope.get("extensions", {}).get(FRAMES)
-    return DirectOutlet(socket, frames) if isinstance(frames, Frames) else QueuedOutlet(socket)
+    frames = socket.exchange.scope.get("extensions", {}).get(FRAMES_EXTENSION)
+    return DirectOutlet(socket, frames) if isinstance(frames, FrameTransport) else QueuedOutlet(socket)

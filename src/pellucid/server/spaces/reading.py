@@ -14,68 +14,70 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...envelopes import USUAL, DialectName, Envelope, encode, write
+from ...envelopes import DEFAULT_DIALECT, DialectName, Envelope, encode, write
 from ...envelopes.context import parse as path_of
-from ...envelopes.kinds import normal
+from ...envelopes.kinds import normalize_kind
 from ...envelopes.shown import SpaceView
 from ...errors import PellucidError, RequestError
 from ...spaces.past.exporting import export_format, reasoning_form
 from ...spaces.past.history import History
-from ...spaces.past.reading import Page, Which
+from ...spaces.past.reading import EnvelopeFilter, Page
 from ..access.credentials import credential
-from ..exchange import Exchange, whole_number
+from ..exchange import Exchange, parse_int
 from ..services import Services
 from . import asked
-from .door import Inside
+from .door import AuthenticatedParticipant
 
 
-def told(value: Any, dialect: DialectName = USUAL) -> Any:
+def to_json_value(value: Any, dialect: DialectName = DEFAULT_DIALECT) -> Any:
     """A struct and all that is in it."""
     if isinstance(value, Envelope):
         return write(value, dialect)
     if isinstance(value, msgspec.Struct):
         names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-        return {encoded: told(getattr(value, name), dialect) for name, encoded in names}
+        return {encoded: to_json_value(getattr(value, name), dialect) for name, encoded in names}
     if isinstance(value, dict):
-        return {name: told(one, dialect) for name, one in value.items()}
+        return {name: to_json_value(one, dialect) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [told(one, dialect) for one in value]
+        return [to_json_value(one, dialect) for one in value]
     return value
 
 
-async def tell(exchange: Exchange, value: Any) -> None:
+async def send_uncached(exchange: Exchange, value: Any) -> None:
     """Who may see what changes from one moment to the next: nobody keeps an answer."""
-    exchange.headers.append((b"cache-control", b"no-store"))
-    await exchange.answer(value)
+    exchange.response_headers.append((b"cache-control", b"no-store"))
+    await exchange.send_json(value)
 
 
-def history_of(services: Services, inside: Inside, view: SpaceView, token: str | None) -> History:
+def history_of(
+    services: Services, authenticated: AuthenticatedParticipant, view: SpaceView, token: str | None
+) -> History:
     """`token`: with which other spaces are looked into, for what is referred to there."""
 
-    async def elsewhere(name: str) -> History | None:
+    async def open_other_history(name: str) -> History | None:
         if token is None:
             return None
         try:
-            other = Inside(*await services.spaces.admit(name, token))
+            other_participant = AuthenticatedParticipant(*await services.spaces.admit(name, token))
         except PellucidError:
             return None
-        return history_of(services, other, "full", None)
+        return history_of(services, other_participant, "full", None)
 
-    space = inside.space
+    space = authenticated.space
     return History(
         services.store,
         space.owner,
         space.name,
-        space.reader(inside.participant, view),
-        advisory=space.advisory,
-        elsewhere=elsewhere,
+        space.viewer(authenticated.participant, view),
+        advisory=space.is_advisory,
+        other_history=open_other_history,
     )
 
 
-USUALLY = 100
+DEFAULT_PAGE_SIZE = 100
 """Envelopes on one page. Who asks for more than `history.MOST_PAGE` gets so many, and is told that there are more."""
 
-MOST = 10_000
+MAX_PAGE_SIZE = 10_000
 NDJSON = "application/x-ndjson"
 
 
@@ -83,93 +85,95 @@ class SpacePage(Page, frozen=True, kw_only=True):
     head: int
 
 
-class Reading:
+class HistoryHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def _history(self, exchange: Exchange, inside: Inside) -> History:
-        return history_of(self._services, inside, asked.view(exchange), credential(exchange.scope))
+    def _history(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> History:
+        return history_of(self._services, authenticated, asked.view_param(exchange), credential(exchange.scope))
 
     # --- envelopes ---------------------------------------------------------------------------------------------
 
-    async def page(self, exchange: Exchange, inside: Inside) -> None:
-        page = await self._history(exchange, inside).page(
-            after=asked.seq(exchange, "after_seq") or 0,
-            before=asked.seq(exchange, "before_seq"),
+    async def page(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        page = await self._history(exchange, authenticated).page(
+            after=asked.seq_param(exchange, "after_seq") or 0,
+            before=asked.seq_param(exchange, "before_seq"),
             limit=_limit(exchange),
-            newest=asked.yes(exchange, "newest"),
+            newest=asked.bool_param(exchange, "newest"),
             **_filters(exchange),
         )
-        answer = SpacePage(**msgspec.structs.asdict(page), head=inside.space.head)
-        await tell(exchange, told(answer, _dialect(exchange)))
+        answer = SpacePage(**msgspec.structs.asdict(page), head=authenticated.space.head)
+        await send_uncached(exchange, to_json_value(answer, _dialect(exchange)))
 
-    async def one(self, exchange: Exchange, inside: Inside) -> None:
+    async def envelope(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         seq = _seq(exchange)
-        envelope = await self._history(exchange, inside).one(seq)
+        envelope = await self._history(exchange, authenticated).one(seq)
         if envelope is None:
-            raise _not_there(seq)
-        await tell(exchange, write(envelope, _dialect(exchange)))
+            raise _envelope_not_found(seq)
+        await send_uncached(exchange, write(envelope, _dialect(exchange)))
 
-    async def references(self, exchange: Exchange, inside: Inside) -> None:
+    async def references(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         seq = _seq(exchange)
-        found = await self._history(exchange, inside).references(seq)
-        if found is None:
-            raise _not_there(seq)
-        await tell(exchange, told(found, _dialect(exchange)))
+        references = await self._history(exchange, authenticated).references(seq)
+        if references is None:
+            raise _envelope_not_found(seq)
+        await send_uncached(exchange, to_json_value(references, _dialect(exchange)))
 
-    async def search(self, exchange: Exchange, inside: Inside) -> None:
-        query = exchange.asked("q")
+    async def search(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        query = exchange.query_param("q")
         if not query:
             raise RequestError("q: what is to be found is required", code="missing", param="q")
-        found = await self._history(exchange, inside).search(
-            query, before=asked.seq(exchange, "before_seq"), limit=_limit(exchange, 50), **_filters(exchange)
+        hits = await self._history(exchange, authenticated).search(
+            query, before=asked.seq_param(exchange, "before_seq"), limit=_limit(exchange, 50), **_filters(exchange)
         )
-        await tell(exchange, told(found, _dialect(exchange)))
+        await send_uncached(exchange, to_json_value(hits, _dialect(exchange)))
 
     # --- reasoning ---------------------------------------------------------------------------------------------
 
-    async def contexts(self, exchange: Exchange, inside: Inside) -> None:
-        history = self._history(exchange, inside)
-        found = await history.contexts(before=asked.seq(exchange, "before_seq"), limit=_limit(exchange, 20))
-        await tell(exchange, told(found, _dialect(exchange)))
+    async def contexts(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        history = self._history(exchange, authenticated)
+        contexts = await history.contexts(before=asked.seq_param(exchange, "before_seq"), limit=_limit(exchange, 20))
+        await send_uncached(exchange, to_json_value(contexts, _dialect(exchange)))
 
-    async def tree(self, exchange: Exchange, inside: Inside) -> None:
-        path = path_of(exchange.params["path"], "path")
-        found = await self._history(exchange, inside).tree(path)
-        if found is None:
+    async def tree(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        path = path_of(exchange.path_params["path"], "path")
+        tree = await self._history(exchange, authenticated).tree(path)
+        if tree is None:
             raise RequestError(f"no reasoning of {path!r} is here", kind="not_found", code="context_unknown")
-        await tell(exchange, told(found, _dialect(exchange)))
+        await send_uncached(exchange, to_json_value(tree, _dialect(exchange)))
 
-    async def patterns(self, exchange: Exchange, inside: Inside) -> None:
-        history = self._history(exchange, inside)
-        found = await history.patterns(before=asked.seq(exchange, "before_seq"), limit=_limit(exchange, 200))
-        await tell(exchange, told(found, _dialect(exchange)))
+    async def patterns(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        history = self._history(exchange, authenticated)
+        patterns = await history.patterns(before=asked.seq_param(exchange, "before_seq"), limit=_limit(exchange, 200))
+        await send_uncached(exchange, to_json_value(patterns, _dialect(exchange)))
 
     # --- streams -----------------------------------------------------------------------------------------------
 
-    async def export(self, exchange: Exchange, inside: Inside) -> None:
+    async def export(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """All that the reader may see, as lines of JSON. A line that is missing at the end shows that it broke off."""
-        lines = self._history(exchange, inside).export(
-            export_format(exchange.asked("format") or "jsonl"),
-            after=asked.seq(exchange, "after_seq") or 0,
-            before=asked.seq(exchange, "before_seq"),
+        lines = self._history(exchange, authenticated).export(
+            export_format(exchange.query_param("format") or "jsonl"),
+            after=asked.seq_param(exchange, "after_seq") or 0,
+            before=asked.seq_param(exchange, "before_seq"),
             dialect=_dialect(exchange),
-            reasoning=reasoning_form(exchange.asked("reasoning") or "reasoning_content"),
-            metadata=asked.yes(exchange, "metadata", True),
-            complete=asked.yes(exchange, "complete"),
+            reasoning=reasoning_form(exchange.query_param("reasoning") or "reasoning_content"),
+            metadata=asked.bool_param(exchange, "metadata", True),
+            complete=asked.bool_param(exchange, "complete"),
         )
         await _stream(exchange, lines, NDJSON)
 
-    async def replay(self, exchange: Exchange, inside: Inside) -> None:
+    async def replay(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         """What was said, told again: as server-sent events for who asks for them, else as lines of JSON."""
-        wanted, dialect = asked.replay(exchange, "instant"), _dialect(exchange)
-        assert wanted is not None
-        events = "text/event-stream" in (exchange.header("accept") or "") or exchange.asked("format") == "sse"
+        stretch, dialect = asked.replay_param(exchange, "instant"), _dialect(exchange)
+        assert stretch is not None
+        as_sse = (
+            "text/event-stream" in (exchange.request_header("accept") or "") or exchange.query_param("format") == "sse"
+        )
 
-        async def written() -> AsyncIterator[bytes]:
-            async for batch in self._history(exchange, inside).replay(wanted):
+        async def encode_batches() -> AsyncIterator[bytes]:
+            async for batch in self._history(exchange, authenticated).replay(stretch):
                 lines = (encode(envelope, dialect) for envelope in batch)
-                if events:
+                if as_sse:
                     yield b"".join(
                         b"id: %d\ndata: %b\n\n" % (envelope.seq, line)
                         for envelope, line in zip(batch, lines, strict=True)
@@ -177,15 +181,15 @@ class Reading:
                 else:
                     yield b"".join(line + b"\n" for line in lines)
 
-        await _stream(exchange, written(), http.EVENT_STREAM if events else NDJSON)
+        await _stream(exchange, encode_batches(), http.EVENT_STREAM if as_sse else NDJSON)
 
 
-def _filters(exchange: Exchange) -> Which:
+def _filters(exchange: Exchange) -> EnvelopeFilter:
     """Of which kinds (`kind=chat,reasoning/*`), from whom (`from`) and in which context (`context`)."""
-    within = exchange.asked("context")
+    within = exchange.query_param("context")
     return {
-        "kinds": tuple(_kind(name) for name in asked.several(exchange, "kind")),
-        "sender": exchange.asked("from"),
+        "kinds": tuple(_kind(name) for name in asked.list_param(exchange, "kind")),
+        "sender": exchange.query_param("from"),
         "within": path_of(within) if within else None,
     }
 
@@ -193,23 +197,23 @@ def _filters(exchange: Exchange) -> Which:
 def _kind(name: str) -> str:
     """A kind, or a family of them (`reasoning/*`)."""
     if name.endswith(("/*", ".*")):
-        return f"{normal(name[:-2])}/*"
-    return normal(name)
+        return f"{normalize_kind(name[:-2])}/*"
+    return normalize_kind(name)
 
 
 def _dialect(exchange: Exchange) -> DialectName:
-    return asked.dialect(exchange) or USUAL
+    return asked.dialect_param(exchange) or DEFAULT_DIALECT
 
 
-def _limit(exchange: Exchange, usually: int = USUALLY) -> int:
-    return exchange.number("limit", usually, 1, MOST)
+def _limit(exchange: Exchange, default: int = DEFAULT_PAGE_SIZE) -> int:
+    return exchange.query_int("limit", default, 1, MAX_PAGE_SIZE)
 
 
 def _seq(exchange: Exchange) -> int:
-    return whole_number(exchange.params["seq"], "seq", 1)
+    return parse_int(exchange.path_params["seq"], "seq", 1)
 
 
-def _not_there(seq: int) -> RequestError:
+def _envelope_not_found(seq: int) -> RequestError:
     return RequestError(
         f"there is no envelope {seq} here that you may read", kind="not_found", code="envelope_not_found", param="seq"
     )

@@ -15,84 +15,84 @@ from ...envelopes.envelope import EnvelopeError
 from ...envelopes.said import error, welcome
 from ...envelopes.shown import SpaceView
 from ...errors import PellucidError
-from ...spaces.past.history import Stretch
+from ...spaces.past.history import ReplayRange
 from ...spaces.runtime.ids import new_id
-from ...spaces.runtime.seats import frame_of
-from ...telemetry import log, place_of
+from ...spaces.runtime.seats import encode_frame
+from ...telemetry import error_location, log
 from ..services import Services
-from .door import Inside
-from .outlets import SMALL, DirectOutlet, QueuedOutlet
+from .door import AuthenticatedParticipant
+from .outlets import LOW_WATER_BYTES, DirectOutlet, QueuedOutlet
 from .reading import history_of
 
 
-class Replaying:
+class ReplayConnection:
     """One replay to one socket."""
 
     def __init__(
         self,
         services: Services,
-        inside: Inside,
+        authenticated: AuthenticatedParticipant,
         outlet: DirectOutlet | QueuedOutlet,
-        wanted: Stretch,
+        stretch: ReplayRange,
         view: SpaceView,
         dialect: DialectName,
     ) -> None:
-        self._inside = inside
+        self._authenticated = authenticated
         self._outlet = outlet
-        self._wanted = wanted
+        self._stretch = stretch
         self._dialect = dialect
-        self._history = history_of(services, inside, view, None)
+        self._history = history_of(services, authenticated, view, None)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._play())
+        self._task = asyncio.create_task(self._send_history())
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def hear(self, data: str | bytes) -> None:
+    def reject(self, data: str | bytes) -> None:
         """Nothing is taken here. Who goes on talking without reading is not told each time."""
-        if self._outlet.waiting <= SMALL:
-            told = EnvelopeError(
+        if self._outlet.buffered_bytes <= LOW_WATER_BYTES:
+            refusal = EnvelopeError(
                 "this socket replays what was said, and takes nothing; open one without `replay` to say something",
                 kind="forbidden",
                 code="read_only",
             )
-            self._tell([error(new_id(), self._inside.space.now_ms(), self._inside.participant, told)])
+            self._send([error(new_id(), self._authenticated.space.now_ms(), self._authenticated.participant, refusal)])
 
-    async def _play(self) -> None:
+    async def _send_history(self) -> None:
         try:
-            self._tell([self._welcome()])
-            async for batch in self._history.replay(self._wanted):
-                self._tell(batch)
-                await self._outlet.drained()
-            self._outlet.close(closing.OVER, "the replay is over")
+            self._send([self._welcome()])
+            async for batch in self._history.replay(self._stretch):
+                self._send(batch)
+                await self._outlet.wait_drained()
+            self._outlet.close(closing.NORMAL_CLOSURE, "the replay is over")
         except PellucidError as failed:
             self._fail(failed)
         except Exception as failed:
-            log.error("a fault while replaying a space: %s", place_of(failed))
+            log.error("a fault while replaying a space: %s", error_location(failed))
             self._fail(PellucidError(FAULT))
 
     def _welcome(self) -> Envelope:
-        space, wanted = self._inside.space, self._wanted
+        space, stretch = self._authenticated.space, self._stretch
         others = [Present(member.id, member.capabilities) for member in space.members() if member.present]
-        about: dict[str, Any] = {
-            "after_seq": wanted.after,
-            "before_seq": wanted.before,
-            "since": wanted.since,
-            "until": wanted.until,
-            "speed": wanted.speed,
-            "longest_pause": wanted.longest_pause,
+        parameters: dict[str, Any] = {
+            "after_seq": stretch.after,
+            "before_seq": stretch.before,
+            "since": stretch.since,
+            "until": stretch.until,
+            "speed": stretch.speed,
+            "longest_pause": stretch.longest_pause,
         }
-        you = space.you(self._inside.participant)
-        said = {name: value for name, value in about.items() if value is not None}
-        return welcome(new_id(), space.now_ms(), you, others, head=space.head, replay=said)
+        you = space.presence_of(self._authenticated.participant)
+        replay = {name: value for name, value in parameters.items() if value is not None}
+        return welcome(new_id(), space.now_ms(), you, others, head=space.head, replay=replay)
 
     def _fail(self, failed: PellucidError) -> None:
-        self._tell([error(new_id(), self._inside.space.now_ms(), self._inside.participant, failed)])
-        self._outlet.close(closing.BROKEN, (failed.info.code or failed.info.kind)[:120])
+        self._send([error(new_id(), self._authenticated.space.now_ms(), self._authenticated.participant, failed)])
+        self._outlet.close(closing.INTERNAL_ERROR, (failed.info.code or failed.info.kind)[:120])
 
-    def _tell(self, envelopes: list[Envelope]) -> None:
-        self._outlet.write([frame_of(envelope, self._dialect) for envelope in envelopes])
+    def _send(self, envelopes: list[Envelope]) -> None:
+        self._outlet.write([encode_frame(envelope, self._dialect) for envelope in envelopes])

@@ -1,4 +1,4 @@
-"""The operations of spaces, and of MEW's own paths. Every component's name begins with `Space` or `Mew`."""
+"""The operations of spaces, and of MEW's own paths. Every component's name begins with `Space` or `MEWHandlers`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,29 @@ from starlette.types import ASGIApp
 from ...envelopes import DIALECTS, DialectName
 from ...envelopes.shown import SpaceView
 from ...spaces.past.exporting import ExportFormat
-from ...spaces.past.grown import Grown
+from ...spaces.past.grown import ContextTree
 from ...spaces.past.history import Hits, References
 from ...spaces.past.shapes import Contexts, Patterns
 from ...spaces.past.training import ReasoningForm
-from ..page import Page, built
+from ..page import Page, built_files
 from ..routing import STRING, Operation, Schema, Socket, Table, parameter
 from ..services import Services
-from .asked import MAX_PAUSE, MAX_SEQ, MAX_SPEED, Pace
-from .door import Answer, Doors
-from .endpoints import Endpoints, Mew, MewError, MewForm, MewParticipants, Space, SpaceList, SpacePosted
-from .reading import MOST, NDJSON, USUALLY, Reading, SpacePage
+from .asked import MAX_PAUSE_SECONDS, MAX_SEQ, MAX_SPEED, Pace
+from .door import EndpointFactory, ParticipantHandler
+from .endpoints import (
+    MewError,
+    MEWErrorForm,
+    MEWHandlers,
+    MewParticipants,
+    Space,
+    SpaceHandlers,
+    SpaceList,
+    SpacePosted,
+)
+from .reading import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
 from .socket import SpaceSocket
 
-SPOKEN = ["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"]
+ADVERTISED_ROUTES = ["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"]
 SECURITY = {
     "space-token": {
         "type": "http",
@@ -33,8 +42,8 @@ SECURITY = {
     }
 }
 _TOKEN: list[Schema] = [{"space-token": []}]
-_REFUSED = (400, 401, 403, 404, 429, 500, 503)
-_REFUSED_POSTS = (*_REFUSED, 408, 413)
+_ERROR_STATUSES = (400, 401, 403, 404, 429, 500, 503)
+_POST_ERROR_STATUSES = (*_ERROR_STATUSES, 408, 413)
 
 # --- what may be asked for -------------------------------------------------------------------------------------------
 
@@ -55,13 +64,13 @@ _SPACE = {**parameter("space", "query", "The space's name."), "required": True}
 _TEXT = parameter("q", "query", "The text, in any script.", Annotated[str, Meta(min_length=1)])
 
 
-def _limit(usually: int) -> Schema:
-    return parameter("limit", "query", "How many at most.", Annotated[int, Meta(ge=1, le=MOST)], usually)
+def _limit(default: int) -> Schema:
+    return parameter("limit", "query", "How many at most.", Annotated[int, Meta(ge=1, le=MAX_PAGE_SIZE)], default)
 
 
 _PAGES = (
     parameter("newest", "query", "The last ones, instead of the first.", bool),
-    *(_AFTER, _BEFORE, _limit(USUALLY), *_FILTERS, _VIEW, _DIALECT),
+    *(_AFTER, _BEFORE, _limit(DEFAULT_PAGE_SIZE), *_FILTERS, _VIEW, _DIALECT),
 )
 _EXPORT = (
     parameter("format", "query", "What for.", ExportFormat),
@@ -79,14 +88,14 @@ _REPLAY = (
     ),
     parameter(
         *("longest_pause", "query", "The most seconds between two, at the original pace or times that."),
-        Annotated[float, Meta(gt=0, le=MAX_PAUSE)],
+        Annotated[float, Meta(gt=0, le=MAX_PAUSE_SECONDS)],
     ),
     *(_VIEW, _DIALECT),
 )
 
 # --- sockets ---------------------------------------------------------------------------------------------------------
 
-_OPENED_WITH = (
+_SOCKET_PARAMETERS = (
     *(_DIALECT, _VIEW),
     parameter("after_seq", "query", "First what was said after this number.", _Seq),
     parameter("history", "query", "First so many of the newest, flagged `replayed`.", _Seq),
@@ -95,10 +104,10 @@ _OPENED_WITH = (
 _ENVELOPE: Schema = {"$ref": "#/components/schemas/SpaceEnvelope"}
 
 
-def _socket(path: str, what: str, *parameters: Schema) -> Socket:
-    what = f"GET as a WebSocket, with the token of a participant in the upgrade or in the first frame: {what}"
-    about = {"description": what, "parameters": [*parameters, *_OPENED_WITH]}
-    return Socket(path, "x-pellucid-websocket", {**about, "clientMessage": _ENVELOPE, "serverMessage": _ENVELOPE})
+def _socket(path: str, summary: str, *parameters: Schema) -> Socket:
+    summary = f"GET as a WebSocket, with the token of a participant in the upgrade or in the first frame: {summary}"
+    description = {"description": summary, "parameters": [*parameters, *_SOCKET_PARAMETERS]}
+    return Socket(path, "x-pellucid-websocket", {**description, "clientMessage": _ENVELOPE, "serverMessage": _ENVELOPE})
 
 
 _SOCKETS = (
@@ -110,11 +119,11 @@ _SOCKETS = (
 # --- operations ------------------------------------------------------------------------------------------------------
 
 
-def _envelope() -> Schema:
+def _envelope_schema() -> Schema:
     """As MEW has it. Other dialects write it otherwise, and everything can be left out that has a default."""
     ids: Schema = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}}
     flag = {"type": "object", "properties": {"code": STRING, "message": STRING}, "required": ["code", "message"]}
-    seen = {"type": "array", "items": flag, "description": "What the gateway found to be seen about it. Its word."}
+    flags = {"type": "array", "items": flag, "description": "What the gateway found to be seen about it. Its word."}
     kind = "^[A-Za-z0-9_-][A-Za-z0-9_:-]*([/.][A-Za-z0-9_-][A-Za-z0-9_:-]*)*$"
     return {
         "type": "object",
@@ -136,7 +145,7 @@ def _envelope() -> Schema:
             "payload": {"type": "object"},
             "seq": {"type": "integer", "description": "The gateway's number in its space: the order."},
             "replayed": {"type": "boolean"},
-            "flags": seen,
+            "flags": flags,
         },
         "required": ["kind"],
     }
@@ -153,112 +162,177 @@ def _amend(components: dict[str, Schema]) -> None:
         components[component]["properties"][name]["description"] = what
 
 
-_ALL, _ONE, _ENVELOPES = "/spaces", "/spaces/{name}", "/spaces/{name}/envelopes"
+_SPACES_PATH, _SPACE_PATH, _ENVELOPES_PATH = "/spaces", "/spaces/{name}", "/spaces/{name}/envelopes"
 TABLE = Table(
     [
         Operation(
-            *("GET", _ALL, Endpoints.spaces, "listSpaces", "The spaces of a token, or of a key's owner", SpaceList),
-            pages=(200, 503),
+            *(
+                "GET",
+                _SPACES_PATH,
+                SpaceHandlers.spaces,
+                "listSpaces",
+                "The spaces of a token, or of a key's owner",
+                SpaceList,
+            ),
+            page_statuses=(200, 503),
             security=[*_TOKEN, {"bearer": []}, {"x-api-key": []}, {"api-key": []}, {}],
         ),
         Operation(
-            *("GET", _ONE, Endpoints.space, "getSpace", "A space, and who is in it; to a browser, its page", Space),
-            pages=(200, 503),
+            *(
+                "GET",
+                _SPACE_PATH,
+                SpaceHandlers.space,
+                "getSpace",
+                "A space, and who is in it; to a browser, its page",
+                Space,
+            ),
+            page_statuses=(200, 503),
         ),
-        Operation("GET", _ENVELOPES, Reading.page, "listEnvelopes", "What was said", SpacePage, _PAGES),
+        Operation("GET", _ENVELOPES_PATH, HistoryHandlers.page, "listEnvelopes", "What was said", SpacePage, _PAGES),
         Operation(
-            *("POST", _ENVELOPES, Endpoints.post, "postEnvelope", "Say something; answered when it is stored"),
+            *("POST", _ENVELOPES_PATH, SpaceHandlers.post, "postEnvelope", "Say something; answered when it is stored"),
             *(SpacePosted, [_DIALECT], "SpaceEnvelope"),
-            refuses=_REFUSED_POSTS,
+            error_statuses=_POST_ERROR_STATUSES,
         ),
         Operation(
-            *("GET", f"{_ONE}/history", Reading.page, "readHistory", "The same as `envelopes`", SpacePage, _PAGES)
+            *(
+                "GET",
+                f"{_SPACE_PATH}/history",
+                HistoryHandlers.page,
+                "readHistory",
+                "The same as `envelopes`",
+                SpacePage,
+                _PAGES,
+            )
         ),
         Operation(
-            *("GET", f"{_ENVELOPES}/{{seq}}", Reading.one, "getEnvelope", "One envelope"),
+            *("GET", f"{_ENVELOPES_PATH}/{{seq}}", HistoryHandlers.envelope, "getEnvelope", "One envelope"),
             *("SpaceEnvelope", [_VIEW, _DIALECT]),
         ),
         Operation(
-            *("GET", f"{_ENVELOPES}/{{seq}}/references", Reading.references),
+            *("GET", f"{_ENVELOPES_PATH}/{{seq}}/references", HistoryHandlers.references),
             "getReferences",
             "What it refers to, and what refers to it",
             References,
             [_DIALECT],
         ),
         Operation(
-            *("GET", f"{_ONE}/search", Reading.search, "searchSpace", "What holds some text, newest first", Hits),
+            *(
+                "GET",
+                f"{_SPACE_PATH}/search",
+                HistoryHandlers.search,
+                "searchSpace",
+                "What holds some text, newest first",
+                Hits,
+            ),
             [{**_TEXT, "required": True}, _BEFORE, _limit(50), *_FILTERS, _VIEW, _DIALECT],
         ),
         Operation(
-            *("GET", f"{_ONE}/contexts", Reading.contexts, "listContexts", "The reasonings, newest first"),
+            *(
+                "GET",
+                f"{_SPACE_PATH}/contexts",
+                HistoryHandlers.contexts,
+                "listContexts",
+                "The reasonings, newest first",
+            ),
             *(Contexts, [_BEFORE, _limit(20), _VIEW]),
         ),
         Operation(
-            *("GET", f"{_ONE}/contexts/{{path:path}}", Reading.tree, "getContext", "A reasoning, as a tree"),
-            *(Grown, [_VIEW, _DIALECT]),
+            *(
+                "GET",
+                f"{_SPACE_PATH}/contexts/{{path:path}}",
+                HistoryHandlers.tree,
+                "getContext",
+                "A reasoning, as a tree",
+            ),
+            *(ContextTree, [_VIEW, _DIALECT]),
         ),
         Operation(
-            *("GET", f"{_ONE}/patterns", Reading.patterns, "listPatterns", "How is reasoned here: shapes"),
+            *(
+                "GET",
+                f"{_SPACE_PATH}/patterns",
+                HistoryHandlers.patterns,
+                "listPatterns",
+                "How is reasoned here: shapes",
+            ),
             *(Patterns, [_BEFORE, _limit(200), _VIEW]),
         ),
         Operation(
-            *("GET", f"{_ONE}/export", Reading.export, "exportSpace", "All that may be read, as lines of JSON"),
+            *(
+                "GET",
+                f"{_SPACE_PATH}/export",
+                HistoryHandlers.export,
+                "exportSpace",
+                "All that may be read, as lines of JSON",
+            ),
             *({NDJSON: str}, _EXPORT),
         ),
         Operation(
-            *("GET", f"{_ONE}/replay", Reading.replay, "replaySpace", "What was said, told again and flagged as that"),
+            *(
+                "GET",
+                f"{_SPACE_PATH}/replay",
+                HistoryHandlers.replay,
+                "replaySpace",
+                "What was said, told again and flagged as that",
+            ),
             *({NDJSON: str, "text/event-stream": str}, _REPLAY),
         ),
     ],
-    error="ErrorBody",
-    refuses=_REFUSED,
-    names={"name": _NAME, "seq": _SEQ, "path": _PATH},
+    error_body="ErrorBody",
+    error_statuses=_ERROR_STATUSES,
+    path_parameters={"name": _NAME, "seq": _SEQ, "path": _PATH},
     sockets=_SOCKETS,
-    prefix="Space",
-    renamed={"Grown": "SpaceTree", "Tree": "SpaceContext", "Said": "SpaceStep"},
-    components={"Envelope": _envelope()},
-    amend=_amend,
+    component_prefix="Space",
+    component_names={"Grown": "SpaceTree", "Tree": "SpaceContext", "Said": "SpaceStep"},
+    components={"Envelope": _envelope_schema()},
+    amend_components=_amend,
     security=_TOKEN,
 )
 MEW = Table(
     [
         Operation(
-            *("POST", "/participants/{id}/messages", Mew.message),
+            *("POST", "/participants/{id}/messages", MEWHandlers.message),
             "postMewMessage",
             "Say something, as MEW's clients do",
             "SpacePosted",
             [_SPACE],
             "SpaceEnvelope",
-            refuses=_REFUSED_POSTS,
+            error_statuses=_POST_ERROR_STATUSES,
         ),
         Operation(
-            *("GET", "/participants", Mew.participants),
+            *("GET", "/participants", MEWHandlers.participants),
             "listMewParticipants",
             "Who is in a space, as MEW's clients ask",
             MewParticipants,
             [_SPACE],
         ),
     ],
-    error=MewError,
-    refuses=_REFUSED,
-    names={"id": parameter("id", "path", "The sender.")},
-    prefix="Mew",
-    renamed={"Member": "SpaceMember"},
+    error_body=MewError,
+    error_statuses=_ERROR_STATUSES,
+    path_parameters={"id": parameter("id", "path", "The sender.")},
+    component_prefix="Mew",
+    component_names={"Member": "SpaceMember"},
     security=_TOKEN,
 )
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    doors, endpoints = Doors(services), Endpoints(services)
-    page = Page(built()) if services.config.server.page else None
+    endpoint_factory, space_handlers = EndpointFactory(services), SpaceHandlers(services)
+    page = Page(built_files()) if services.config.server.page else None
 
-    def door(row: Operation, answer: Answer) -> ASGIApp:
+    def make_endpoint(row: Operation, handler: ParticipantHandler) -> ASGIApp:
         # Whose spaces are listed is found out by the endpoint itself.
-        made = doors.anybody(endpoints.spaces) if row.path == _ALL else doors.participant(answer)
-        return page.beside(made) if row.pages and page is not None else made
+        endpoint = (
+            endpoint_factory.without_token(space_handlers.spaces)
+            if row.path == _SPACES_PATH
+            else endpoint_factory.for_participants(handler)
+        )
+        return page.negotiate(endpoint) if row.page_statuses and page is not None else endpoint
 
     return [
         *(WebSocketRoute(socket.path, SpaceSocket(services, socket.path)) for socket in _SOCKETS),
-        *TABLE.routes([endpoints, Reading(services)], door),
-        *MEW.routes([Mew(services)], lambda _, answer: doors.participant(answer, MewForm())),
+        *TABLE.routes([space_handlers, HistoryHandlers(services)], make_endpoint),
+        *MEW.routes(
+            [MEWHandlers(services)], lambda _, answer: endpoint_factory.for_participants(answer, MEWErrorForm())
+        ),
     ]

@@ -19,34 +19,44 @@ from contextlib import suppress
 
 from ...asgi import http
 from ...asgi.streaming import FAULT, is_client_error
-from ...envelopes import USUAL, DialectName, Join, closing, dialect_named, encode, is_heartbeat, join_in, load
+from ...envelopes import (
+    DEFAULT_DIALECT,
+    DialectName,
+    Join,
+    closing,
+    decode_frame,
+    encode,
+    is_heartbeat,
+    parse_dialect,
+    parse_join,
+)
 from ...envelopes.envelope import EnvelopeError
-from ...envelopes.said import error as said_error
+from ...envelopes.said import error as error_envelope
 from ...envelopes.shown import space_view
 from ...errors import PellucidError
 from ...spaces.runtime.ids import new_id
-from ...spaces.runtime.seats import Seat
-from ...telemetry import log, place_of
+from ...spaces.runtime.seats import Session
+from ...telemetry import error_location, log
 from ..access.credentials import credential
 from ..exchange import Exchange
 from ..services import Services
-from ..websocket import STOPPED, WebSocket
+from ..websocket import CLOSE_RESTARTING, WebSocket
 from . import asked
-from .door import PROTOCOL, SPACES, Inside, admitted
-from .outlets import Farewell, outlet_of
-from .replaying import Replaying
+from .door import ERROR_FORM, PROTOCOL_NAME, AuthenticatedParticipant, authenticate
+from .outlets import CloseReason, create_outlet
+from .replaying import ReplayConnection
 
 JOIN_SECONDS = 10.0
-MAX_JOIN = 64 * 1024
+MAX_JOIN_BYTES = 64 * 1024
 """Bytes of a join."""
-MAX_UNKNOWN = 4 * MAX_JOIN
+MAX_BYTES_BEFORE_JOIN = 4 * MAX_JOIN_BYTES
 """Bytes of one message that are read at all of who is not known yet: no memory is filled by strangers."""
 
-_CODES = {
-    "unauthorized": closing.NO_TOKEN,
-    "forbidden": closing.NOT_LET_IN,
-    "server_error": closing.BROKEN,
-    "unavailable": closing.LATER,
+_CLOSE_CODES = {
+    "unauthorized": closing.UNAUTHORIZED,
+    "forbidden": closing.FORBIDDEN,
+    "server_error": closing.INTERNAL_ERROR,
+    "unavailable": closing.TRY_AGAIN_LATER,
 }
 """By what was wrong; for all else, that it was no join."""
 
@@ -60,111 +70,113 @@ class SpaceSocket:
         self._join_seconds = join_seconds
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
-        exchange = Exchange(scope, receive, send, SPACES)
+        exchange = Exchange(scope, receive, send, ERROR_FORM)
         await receive()  # websocket.connect
-        exchange.watch.route, exchange.watch.protocol = self._route, PROTOCOL
+        exchange.telemetry.route, exchange.telemetry.protocol = self._route, PROTOCOL_NAME
         cors = self._services.guard.cors
-        exchange.headers += cors.headers(scope)
+        exchange.response_headers += cors.headers(scope)
         socket = WebSocket(exchange)
-        spoken = asked.subprotocol(scope.get("subprotocols", []))
+        chosen = asked.choose_subprotocol(scope.get("subprotocols", []))
         try:
             socket.check_open()
             cors.check(scope)
-            visit = Visit(self._services, socket, spoken[1] if spoken else None)
-            await visit.come_in()
+            connection = SpaceConnection(self._services, socket, chosen[1] if chosen else None)
+            await connection.authenticate_upgrade()
         except Exception as error:
             await socket.refuse(error)
             return
         with suppress(http.ClientGone):
-            await socket.accept(spoken[0] if spoken else None, None if visit.is_in else MAX_UNKNOWN)
-            await visit.run(self._join_seconds)
+            await socket.accept(
+                chosen[0] if chosen else None, None if connection.is_authenticated else MAX_BYTES_BEFORE_JOIN
+            )
+            await connection.run(self._join_seconds)
 
 
-class Visit:
+class SpaceConnection:
     """One socket, for as long as it is open. Raises `PellucidError` for what was asked for wrongly."""
 
     def __init__(self, services: Services, socket: WebSocket, dialect: DialectName | None) -> None:
         self._services = services
         self._socket = socket
         self._exchange = exchange = socket.exchange
-        self._outlet = outlet_of(socket)
-        self._wanted = asked.wanted(exchange)
-        self._replay = asked.replay(exchange)
-        self._dialect = dialect or self._wanted.dialect
-        self._space = exchange.params.get("name") or exchange.asked("space")
+        self._outlet = create_outlet(socket)
+        self._query = asked.parse_socket_query(exchange)
+        self._replay_stretch = asked.replay_param(exchange)
+        self._dialect = dialect or self._query.dialect
+        self._space_name = exchange.path_params.get("name") or exchange.query_param("space")
         self._token = credential(exchange.scope)
-        self._inside: Inside | None = None
-        self._seat: Seat | None = None
-        self._replaying: Replaying | None = None
+        self._authenticated: AuthenticatedParticipant | None = None
+        self._session: Session | None = None
+        self._replay_connection: ReplayConnection | None = None
 
-    async def come_in(self) -> None:
+    async def authenticate_upgrade(self) -> None:
         """With the token of the upgrade, where there is one. Raises `PellucidError`."""
-        if self._token is not None and self._space is not None:
-            self._inside = await admitted(self._services, self._exchange, self._space, self._token)
+        if self._token is not None and self._space_name is not None:
+            self._authenticated = await authenticate(self._services, self._exchange, self._space_name, self._token)
 
     @property
-    def is_in(self) -> bool:
+    def is_authenticated(self) -> bool:
         """Whether it is known whose socket it is."""
-        return self._inside is not None
+        return self._authenticated is not None
 
     async def run(self, join_seconds: float) -> None:
         """Until the socket is closed, by whichever end. Raises `http.ClientGone`."""
-        late = asyncio.get_running_loop().call_later(join_seconds, self._too_late)
+        join_timer = asyncio.get_running_loop().call_later(join_seconds, self._on_join_timeout)
         try:
-            if self._inside is not None:
-                await self._told(self._sit(self._inside))
-            end = await self._socket.listen(self._heard)
+            if self._authenticated is not None:
+                await self._refuse_on_error(self._open_session(self._authenticated))
+            end = await self._socket.listen(self._on_message)
         finally:
-            late.cancel()
+            join_timer.cancel()
             await self._leave()
         if end != "gone":
             await self._outlet.aclose()
-            await self._socket.close(*(self._outlet.farewell or Farewell(STOPPED, "the server stops")))
+            await self._socket.close(*(self._outlet.close_reason or CloseReason(CLOSE_RESTARTING, "the server stops")))
 
     async def _leave(self) -> None:
-        if self._replaying is not None:
-            await self._replaying.stop()
-        if self._seat is not None:
-            await self._seat.leave()
+        if self._replay_connection is not None:
+            await self._replay_connection.stop()
+        if self._session is not None:
+            await self._session.leave()
 
-    def _too_late(self) -> None:
-        if self._seat is None and self._replaying is None:
-            self._outlet.close(closing.NOBODY, "nobody joined")
+    def _on_join_timeout(self) -> None:
+        if self._session is None and self._replay_connection is None:
+            self._outlet.close(closing.JOIN_TIMEOUT, "nobody joined")
 
     # --- what comes --------------------------------------------------------------------------------------------
 
-    async def _heard(self, data: str | bytes) -> None:
-        if self._outlet.farewell is not None:
+    async def _on_message(self, data: str | bytes) -> None:
+        if self._outlet.close_reason is not None:
             return
-        if self._replaying is not None:
-            self._replaying.hear(data)
-        elif self._seat is None:
-            await self._told(self._join(data))
+        if self._replay_connection is not None:
+            self._replay_connection.reject(data)
+        elif self._session is None:
+            await self._refuse_on_error(self._join(data))
         else:
-            await self._said(self._seat, data)
+            await self._on_session_message(self._session, data)
 
-    async def _said(self, seat: Seat, data: str | bytes) -> None:
+    async def _on_session_message(self, session: Session, data: str | bytes) -> None:
         # What may be a join is short, and has the word in it. All else is the seat's, which reads it once.
-        if len(data) > MAX_JOIN or not ("join" in data if isinstance(data, str) else b"join" in data):
-            await seat.hear(data)
+        if len(data) > MAX_JOIN_BYTES or not ("join" in data if isinstance(data, str) else b"join" in data):
+            await session.receive(data)
             return
         try:
-            again = join_in(load(data))
+            join = parse_join(decode_frame(data))
         except EnvelopeError:
-            again = None
-        if again is None:
-            await seat.hear(data)
+            join = None
+        if join is None:
+            await session.receive(data)
         else:
-            await self._told(self._again(again))
+            await self._refuse_on_error(self._check_repeated_join(join))
 
     async def _join(self, data: str | bytes) -> None:
         """The first frame. Raises `PellucidError`."""
-        if len(data) > MAX_JOIN:
-            raise EnvelopeError(f"a join may be {MAX_JOIN} bytes", kind="too_large", code="too_large")
-        frame = load(data)
+        if len(data) > MAX_JOIN_BYTES:
+            raise EnvelopeError(f"a join may be {MAX_JOIN_BYTES} bytes", kind="too_large", code="too_large")
+        frame = decode_frame(data)
         if is_heartbeat(frame):
             return
-        join = join_in(frame)
+        join = parse_join(frame)
         if join is None:
             raise EnvelopeError(
                 'the first frame says who comes: {"type": "join", "space": …, "token": …}; or send the token with the '
@@ -172,70 +184,76 @@ class Visit:
                 kind="unauthorized",
                 code="join_required",
             )
-        self._inside = await admitted(self._services, self._exchange, self._name_in(join), join.token or self._token)
-        await self._sit(self._inside, join)
+        self._authenticated = await authenticate(
+            self._services, self._exchange, self._space_name_of(join), join.token or self._token
+        )
+        await self._open_session(self._authenticated, join)
 
-    async def _again(self, join: Join) -> None:
+    async def _check_repeated_join(self, join: Join) -> None:
         """Somebody who has a seat says who they are: whoever the door let in, or nobody else. Raises."""
-        here = self._inside
-        assert here is not None
-        if join.token is not None or join.space not in (None, here.space.name):
-            there = await admitted(self._services, self._exchange, self._name_in(join), join.token or self._token)
-            if (there.space.name, there.participant) != (here.space.name, here.participant):
+        current = self._authenticated
+        assert current is not None
+        if join.token is not None or join.space not in (None, current.space.name):
+            claimed = await authenticate(
+                self._services, self._exchange, self._space_name_of(join), join.token or self._token
+            )
+            if (claimed.space.name, claimed.participant) != (current.space.name, current.participant):
                 raise EnvelopeError(
-                    f"this socket is {here.participant!r}'s in {here.space.name!r}; open another one",
+                    f"this socket is {current.participant!r}'s in {current.space.name!r}; open another one",
                     kind="forbidden",
                     code="already_joined",
                 )
 
-    def _name_in(self, join: Join) -> str | None:
-        if self._space is not None and join.space is not None and join.space != self._space:
+    def _space_name_of(self, join: Join) -> str | None:
+        if self._space_name is not None and join.space is not None and join.space != self._space_name:
             raise EnvelopeError(
-                f"space: the address is that of {self._space!r}, and the frame names {join.space!r}",
+                f"space: the address is that of {self._space_name!r}, and the frame names {join.space!r}",
                 kind="forbidden",
                 code="space_mismatch",
                 param="space",
             )
-        return join.space or self._space
+        return join.space or self._space_name
 
     # --- coming in ---------------------------------------------------------------------------------------------
 
-    async def _sit(self, inside: Inside, join: Join | None = None) -> None:
-        view, after, dialect = self._wanted.view, self._wanted.after, self._dialect
+    async def _open_session(self, authenticated: AuthenticatedParticipant, join: Join | None = None) -> None:
+        view, after, dialect = self._query.view, self._query.after, self._dialect
         if join is not None:
             view = space_view(join.view) if join.view is not None else view
             after = join.after_seq if join.after_seq is not None else after
-            dialect = dialect or (dialect_named(join.dialect, "dialect") if join.dialect is not None else None)
-        self._exchange.watch.principal = self._exchange.principal
-        self._socket.take()
-        if self._replay is not None:
-            self._replaying = Replaying(self._services, inside, self._outlet, self._replay, view, dialect or USUAL)
-            self._replaying.start()
+            dialect = dialect or (parse_dialect(join.dialect, "dialect") if join.dialect is not None else None)
+        self._exchange.telemetry.principal = self._exchange.principal
+        self._socket.set_max_message_bytes()
+        if self._replay_stretch is not None:
+            self._replay_connection = ReplayConnection(
+                self._services, authenticated, self._outlet, self._replay_stretch, view, dialect or DEFAULT_DIALECT
+            )
+            self._replay_connection.start()
             return
-        self._seat = await inside.space.sit(
-            inside.participant,
+        self._session = await authenticated.space.join(
+            authenticated.participant,
             self._outlet,
             dialect=dialect,
             view=view,
             after_seq=after,
-            history=self._wanted.history,
-            address=asked.address(self._exchange),
+            history=self._query.history,
+            address=asked.gateway_url(self._exchange),
         )
 
-    async def _told(self, doing: Awaitable[None]) -> None:
+    async def _refuse_on_error(self, operation: Awaitable[None]) -> None:
         """Whatever is refused of it is told, and ends the socket."""
         try:
-            await doing
+            await operation
         except PellucidError as error:
-            await self._turn_away(error if is_client_error(error) else PellucidError(FAULT))
+            await self._refuse(error if is_client_error(error) else PellucidError(FAULT))
         except Exception as error:
-            log.error("a fault while somebody came into a space: %s", place_of(error))
-            await self._turn_away(PellucidError(FAULT))
+            log.error("a fault while somebody came into a space: %s", error_location(error))
+            await self._refuse(PellucidError(FAULT))
 
-    async def _turn_away(self, error: PellucidError) -> None:
+    async def _refuse(self, error: PellucidError) -> None:
         info = error.info
-        self._exchange.watch.error = info.kind
-        who = self._inside.participant if self._inside is not None else ""
-        told = said_error(new_id(), round(time.time() * 1000), who or "you", error)
-        await self._socket.say(encode(told, self._dialect or USUAL).decode())
-        self._outlet.close(_CODES.get(info.kind, closing.NO_JOIN), (info.code or info.kind)[:120])
+        self._exchange.telemetry.error = info.kind
+        participant = self._authenticated.participant if self._authenticated is not None else ""
+        envelope = error_envelope(new_id(), round(time.time() * 1000), participant or "you", error)
+        await self._socket.send_text(encode(envelope, self._dialect or DEFAULT_DIALECT).decode())
+        self._outlet.close(_CLOSE_CODES.get(info.kind, closing.INVALID_JOIN), (info.code or info.kind)[:120])

@@ -7,18 +7,18 @@ holds it against the release that is installed.
 
 from __future__ import annotations
 
-from .http import CONNECTION, DirectWriter, connections, direct_writer, on_disconnect
+from .http import CONNECTION_EXTENSION, DirectWriter, direct_writer, http_protocol_class, on_disconnect
 from .internals import INTERNALS
-from .websocket import FRAMES, Frames, sockets
+from .websocket import FRAMES_EXTENSION, FrameTransport, websocket_protocol_class
 
 __all__ = [
-    "CONNECTION",
-    "FRAMES",
+    "CONNECTION_EXTENSION",
+    "FRAMES_EXTENSION",
     "INTERNALS",
     "DirectWriter",
-    "Frames",
-    "connections",
+    "FrameTransport",
     "direct_writer",
+    "http_protocol_class",
     "on_disconnect",
-    "sockets",
+    "websocket_protocol_class",
 ]

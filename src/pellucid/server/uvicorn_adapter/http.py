@@ -1,6 +1,6 @@
 """One connection: uvicorn's protocol, with the limits that it leaves to others.
 
-* Bytes that lead to nothing (a head or a trailer without end, chunk extensions) may be `MAX_SILENT_BYTES`; a head has
+* Bytes that lead to nothing (a head or a trailer without end, chunk extensions) may be `MAX_UNPARSED_BYTES`; a head has
   `request_seconds` to come. Both end with an answer in the protocol's own form (431, 408), as does what is not HTTP.
 * Whoever reads nothing for `unread_seconds` of what waits for them is let go, buffers and all, also when the answer is
   over and only its end is still to be read.
@@ -25,15 +25,15 @@ from ...asgi.http import Scope, Send
 from ...errors import ErrorInfo
 from ...protocols.openresponses import error_body
 from ...runs import RunSource
-from .unread import Unread
+from .unread import WriteTimeout
 
-MAX_SILENT_BYTES = 64 * 1024
+MAX_UNPARSED_BYTES = 64 * 1024
 """Others stop at 8 to 16 KiB of head."""
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
 
-CONNECTION = "pellucid.connection"
+CONNECTION_EXTENSION = "pellucid.connection"
 """The extension of the ASGI scope that holds the connection."""
 
 
@@ -119,7 +119,7 @@ def direct_writer(scope: Scope, send: Send) -> DirectWriter | None:
     cycle = _cycle_of(scope, send)
     if cycle is None or not cycle.chunked_encoding or cycle.response_complete:
         return None
-    writer = scope["extensions"][CONNECTION].writer = DirectWriter(cycle)
+    writer = scope["extensions"][CONNECTION_EXTENSION].writer = DirectWriter(cycle)
     return writer
 
 
@@ -131,31 +131,31 @@ def on_disconnect(scope: Scope, send: Send, callback: Callable[[], None] | None)
         return False
     if callback is not None and cycle.disconnected:
         asyncio.get_running_loop().call_soon(callback)
-    scope["extensions"][CONNECTION].disconnected = callback
+    scope["extensions"][CONNECTION_EXTENSION].disconnected = callback
     return True
 
 
 def _cycle_of(scope: Scope, send: Send) -> RequestResponseCycle | None:
     """uvicorn's state of this request, if `send` is its own and it is the connection's present one."""
     cycle = getattr(send, "__self__", None)
-    connection = scope.get("extensions", {}).get(CONNECTION)
+    connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
     if isinstance(cycle, RequestResponseCycle) and connection is not None and connection.answered is cycle:
         return cycle
     return None
 
 
-def connections(request_seconds: float, unread_seconds: float) -> type[HttpToolsProtocol]:
+def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[HttpToolsProtocol]:
     """The protocol for uvicorn's `http` setting."""
 
     class Connection(HttpToolsProtocol):
-        _silent = 0
+        _unparsed_bytes = 0
         """Bytes since anything was understood."""
-        _heard = False
+        _has_progress = False
         _in_head = False
         _head_timer: asyncio.TimerHandle | None = None
-        _unread: Unread
+        _write_timeout: WriteTimeout
         _corked: CorkedTransport
-        _upgrading = False
+        _ignores_upgrade = False
         """Whether the parser is about to stop at an upgrade that is ignored."""
         answered: RequestResponseCycle | None = None
         """The request that is being answered; `cycle` may be one behind it, which waits."""
@@ -168,13 +168,13 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._unread = Unread(self.loop, transport, unread_seconds)
+            self._write_timeout = WriteTimeout(self.loop, transport, unread_seconds)
             self._corked = CorkedTransport(transport, self.loop)
-            self._expect_head()
+            self._start_head_timer()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._head_over()
-            self._unread.stop()
+            self._stop_head_timer()
+            self._write_timeout.stop()
             if self.answered is not None and not self.answered.response_complete:
                 self.answered.disconnected = True
                 self.answered.message_event.set()
@@ -183,43 +183,43 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
                 self.disconnected()
 
         def data_received(self, data: bytes) -> None:
-            self._heard = False
+            self._has_progress = False
             try:
                 self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as stopped:
-                if self._upgrading:
-                    self._go_on_without_upgrade(data[stopped.args[0] :])
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._ignores_upgrade:
+                    self._reparse_without_upgrade(data[upgrade.args[0] :])
                 else:
                     self.handle_websocket_upgrade()
                 return
             except httptools.HttpParserError:
                 self._refuse(400, "this is not an HTTP request", "not_http")
                 return
-            self._silent = 0 if self._heard else self._silent + len(data)
-            if self._silent > MAX_SILENT_BYTES:
-                self._refuse(431, f"the head of a request may hold {MAX_SILENT_BYTES} bytes", "head_too_large")
+            self._unparsed_bytes = 0 if self._has_progress else self._unparsed_bytes + len(data)
+            if self._unparsed_bytes > MAX_UNPARSED_BYTES:
+                self._refuse(431, f"the head of a request may hold {MAX_UNPARSED_BYTES} bytes", "head_too_large")
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
-            self._heard = self._in_head = True
+            self._has_progress = self._in_head = True
             self._unset_keepalive_if_required()
             if self._head_timer is None:
-                self._expect_head()
+                self._start_head_timer()
 
         def on_headers_complete(self) -> None:
-            self._heard = True
+            self._has_progress = True
             self._in_head = False
-            self._head_over()
+            self._stop_head_timer()
             is_free = self.answered is None or self.answered.response_complete
             is_get = self.parser.get_method() == b"GET"
             if self.parser.should_upgrade() and not (is_free and is_get and self._should_upgrade()):
-                self._upgrading = True
+                self._ignores_upgrade = True
                 return
-            before = self.cycle
+            previous = self.cycle
             super().on_headers_complete()
             extensions = cast("dict[str, Any]", self.scope.setdefault("extensions", {}))
-            extensions[CONNECTION] = self
-            if self.cycle is not before:  # else it is an upgrade
+            extensions[CONNECTION_EXTENSION] = self
+            if self.cycle is not previous:  # else it is an upgrade
                 self.cycle.transport = cast("asyncio.Transport", self._corked)
                 self._corked.cork()
 
@@ -228,23 +228,23 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
             super()._start_asgi_task(cycle, app)
 
         def on_body(self, body: bytes) -> None:
-            self._heard = True
+            self._has_progress = True
             super().on_body(body)
 
         def on_message_complete(self) -> None:
-            self._heard = True
-            if not self._upgrading:
+            self._has_progress = True
+            if not self._ignores_upgrade:
                 super().on_message_complete()
 
-        def _go_on_without_upgrade(self, rest: bytes) -> None:
+        def _reparse_without_upgrade(self, rest: bytes) -> None:
             """Read the same request again, without the headers that offered something else."""
-            self._upgrading = False
+            self._ignores_upgrade = False
             method, version = self.parser.get_method(), self.parser.get_http_version().encode()
             if method == b"CONNECT":
                 self._refuse(400, "this is no proxy", "not_http")
                 return
             closes = any(name == b"connection" and b"close" in value.lower() for name, value in self.headers)
-            kept = [
+            headers = [
                 b"%b: %b\r\n" % header
                 for header in self.headers
                 if header[0] not in (b"upgrade", b"connection", b"http2-settings")
@@ -253,7 +253,7 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
                 method,
                 self.url,
                 version,
-                b"".join(kept),
+                b"".join(headers),
                 b"connection: close\r\n" if closes else b"",
             )
             self.parser = httptools.HttpRequestParser(self)
@@ -261,29 +261,29 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
 
         # --- heads that do not come --------------------------------------------------------------------------------
 
-        def _expect_head(self) -> None:
-            self._head_timer = self.loop.call_later(request_seconds, self._head_too_slow)
+        def _start_head_timer(self) -> None:
+            self._head_timer = self.loop.call_later(request_seconds, self._on_head_timeout)
 
-        def _head_over(self) -> None:
+        def _stop_head_timer(self) -> None:
             if self._head_timer is not None:
                 self._head_timer.cancel()
                 self._head_timer = None
 
-        def _head_too_slow(self) -> None:
+        def _on_head_timeout(self) -> None:
             self._head_timer = None
             if self._in_head:
                 self._refuse(
                     408, f"the head of this request did not come within {request_seconds:g} s", "head_too_slow"
                 )
             else:
-                self._let_go()  # somebody connected and said nothing
+                self._close()  # somebody connected and said nothing
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(400, "this is not an HTTP request", "not_http")
 
         def _refuse(self, status: int, message: str, code: str) -> None:
             """Answer, and close. An answer that is under way comes first, and is the last."""
-            self._head_over()
+            self._stop_head_timer()
             if self.transport.is_closing():
                 return
             cycle = self.cycle
@@ -297,7 +297,7 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
                 f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
             )
             self.transport.write(head.encode() + body)
-            self._let_go()
+            self._close()
 
         # --- what goes ---------------------------------------------------------------------------------------------
 
@@ -307,25 +307,25 @@ def connections(request_seconds: float, unread_seconds: float) -> type[HttpTools
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._unread.watch()
+            self._write_timeout.start()
             if self.writer is not None:
                 self.writer.pause()
 
         def resume_writing(self) -> None:
             if not self.transport.is_closing():
-                self._unread.stop()
+                self._write_timeout.stop()
             super().resume_writing()
             if self.writer is not None:
                 self.writer.resume()
 
         def timeout_keep_alive_handler(self) -> None:
             super().timeout_keep_alive_handler()
-            self._let_go()
+            self._close()
 
-        def _let_go(self) -> None:
+        def _close(self) -> None:
             """Close; what is not read within the time that readers have is dropped."""
             self.transport.close()
             if self.transport.get_write_buffer_size():
-                self._unread.watch()
+                self._write_timeout.start()
 
     return Connection

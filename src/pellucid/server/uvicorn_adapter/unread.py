@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 
-class Unread:
+class WriteTimeout:
     """Looks now and then whether what waits in `transport` becomes less, and aborts after `seconds` without that."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, seconds: float) -> None:
@@ -14,21 +14,21 @@ class Unread:
         self._seconds = seconds
         self._timer: asyncio.TimerHandle | None = None
 
-    def watch(self) -> None:
+    def start(self) -> None:
         """From now on, until `stop`."""
-        self._look()
+        self._check()
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, waits: int | None = None, since: float = 0.0) -> None:
+    def _check(self, buffered_bytes: int | None = None, progress_at: float = 0.0) -> None:
         self.stop()
-        now, left = self._loop.time(), self._transport.get_write_buffer_size()
-        if waits is None or left < waits:
-            waits, since = left, now
-        if now - since >= self._seconds:
+        now, remaining_bytes = self._loop.time(), self._transport.get_write_buffer_size()
+        if buffered_bytes is None or remaining_bytes < buffered_bytes:
+            buffered_bytes, progress_at = remaining_bytes, now
+        if now - progress_at >= self._seconds:
             self._transport.abort()
         else:
-            self._timer = self._loop.call_later(self._seconds / 4, self._look, waits, since)
+            self._timer = self._loop.call_later(self._seconds / 4, self._check, buffered_bytes, progress_at)

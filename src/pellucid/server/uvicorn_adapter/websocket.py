@@ -8,7 +8,7 @@
   the wire, writes it at once, and tells how much the client has not taken yet (`Frames`).
 * Whoever broke the protocol hears so: a connection that is closed with input unread is reset, and the client would lose
   the word; so what they still send is read into nothing, for `LINGER_SECONDS`.
-* How large a message may be can be said of each socket (`Frames.take`): of one whose client is unknown yet, small.
+* How large a message may be can be said of each socket (`Frames.set_max_message_bytes`): of one whose client is unknown yet, small.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from typing import Any, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from .unread import Unread
+from .unread import WriteTimeout
 
-FRAMES = "pellucid.frames"
-RESTARTING = 1012
-INVALID_TEXT = 1007
+FRAMES_EXTENSION = "pellucid.frames"
+CLOSE_RESTARTING = 1012
+CLOSE_INVALID_TEXT = 1007
 LINGER_SECONDS = 5.0
-BEFORE_ACCEPTED = 64 * 1024
+MAX_BYTES_BEFORE_ACCEPT = 64 * 1024
 """Bytes of one message, of a client that does not wait to be taken."""
 
 
-class Frames:
+class FrameTransport:
     """What is written to one socket without a call of `send`: between its accept and its close, and in any order with
     `send`'s, as each writes whole frames."""
 
     def __init__(self, socket: WebSocketsSansIOProtocol) -> None:
         self._socket = socket
-        self._changed: Callable[[], None] | None = None
+        self._on_change: Callable[[], None] | None = None
 
     @property
-    def line(self) -> Callable[[bytes], object] | None:
+    def raw_write(self) -> Callable[[bytes], object] | None:
         """The transport's own `write`, to which frames may be given with nothing asked, for as long as it is this.
         None: the socket is not open, or much waits for the client, so `write` does it."""
         return self._socket.transport.write if self._is_open and self._socket.writable.is_set() else None
 
-    def watch(self, changed: Callable[[], None] | None) -> None:
+    def watch(self, on_change: Callable[[], None] | None) -> None:
         """It is called whenever `line` may be another."""
-        self._changed = changed
+        self._on_change = on_change
 
-    def change(self) -> None:
-        if self._changed is not None:
-            self._changed()
+    def notify(self) -> None:
+        if self._on_change is not None:
+            self._on_change()
 
-    def take(self, most: int | None) -> None:
+    def set_max_message_bytes(self, max_bytes: int | None) -> None:
         """Of messages that begin from now on: the most bytes of one. None: as many as the server takes of anything."""
         socket = self._socket
-        socket.conn.max_message_size = min(socket.config.ws_max_size, most or socket.config.ws_max_size)
+        socket.conn.max_message_size = min(socket.config.ws_max_size, max_bytes or socket.config.ws_max_size)
 
     @property
     def _is_open(self) -> bool:
         socket = self._socket
-        is_up = socket.handshake_complete and not (socket.close_sent or socket.disconnected)
-        return is_up and not socket.transport.is_closing()
+        is_established = socket.handshake_complete and not (socket.close_sent or socket.disconnected)
+        return is_established and not socket.transport.is_closing()
 
     def write(self, wire: bytes) -> None:
         """One or more of them. Never waits and never fails: to a socket that is closing, nothing is written."""
@@ -74,23 +74,23 @@ class Frames:
         return not self._socket.writable.is_set() and not self._socket.disconnected
 
     @property
-    def waiting(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes that the client has not taken yet, and its network neither; 0 while they are few (this is asked for
         each frame, and a transport is slow to count)."""
         return self._socket.transport.get_write_buffer_size() if self.is_slow else 0
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         """Until little waits; also when nobody is there any more."""
         await self._socket.writable.wait()
 
 
-def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
+def websocket_protocol_class(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
     """The protocol for uvicorn's `ws` setting."""
 
     class Socket(WebSocketsSansIOProtocol):
-        _unread: Unread
-        _lingers = False
-        _frames: Frames | None = None
+        _write_timeout: WriteTimeout
+        _is_lingering = False
+        _frames: FrameTransport | None = None
         _close_sent = False
 
         @property
@@ -101,42 +101,42 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
         def close_sent(self, sent: bool) -> None:
             # After a close no frame may follow, whoever sent it and why.
             self._close_sent = sent
-            self._change()
+            self._notify()
 
-        def _change(self) -> None:
+        def _notify(self) -> None:
             if self._frames is not None:
-                self._frames.change()
+                self._frames.notify()
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
             # Until somebody is let in, nobody's frames fill the memory.
-            self.conn.max_message_size = min(self.config.ws_max_size, BEFORE_ACCEPTED)
-            self._unread = Unread(self.loop, cast("asyncio.Transport", transport), unread_seconds)
+            self.conn.max_message_size = min(self.config.ws_max_size, MAX_BYTES_BEFORE_ACCEPT)
+            self._write_timeout = WriteTimeout(self.loop, cast("asyncio.Transport", transport), unread_seconds)
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._unread.stop()
+            self._write_timeout.stop()
             super().connection_lost(exc)
-            self._change()
+            self._notify()
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._change()
-            self._unread.watch()
+            self._notify()
+            self._write_timeout.start()
 
         def resume_writing(self) -> None:
             if not self.transport.is_closing():
-                self._unread.stop()
+                self._write_timeout.stop()
             super().resume_writing()
-            self._change()
+            self._notify()
 
         def handle_connect(self, event: Request) -> None:
             super().handle_connect(event)
             if not self.handshake_complete:
                 extensions = cast("dict[str, Any]", self.scope["extensions"])
-                extensions[FRAMES] = self._frames = Frames(self)
+                extensions[FRAMES_EXTENSION] = self._frames = FrameTransport(self)
 
         def data_received(self, data: bytes) -> None:
-            if not self._lingers:
+            if not self._is_lingering:
                 super().data_received(data)
 
         def handle_parser_exception(self) -> None:
@@ -145,7 +145,7 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
             self.queue.put_nowait({"type": "websocket.disconnect", "code": close.code, "reason": close.reason})
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.write_eof()
-            self.close_sent = self._lingers = True
+            self.close_sent = self._is_lingering = True
             if self.read_paused:
                 self.read_paused = False
                 self.transport.resume_reading()
@@ -154,24 +154,24 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
         async def run_asgi(self) -> None:
             app = self.app
 
-            async def answering(scope: Any, receive: Any, send: Any) -> None:
+            async def handle(scope: Any, receive: Any, send: Any) -> None:
                 await app(scope, receive, send)
                 # A refusal is a whole answer, which uvicorn takes for a fault that it tells in its log.
                 if self.initial_response is not None and self.close_sent:
                     self.handshake_complete = True
 
-            self.app = answering
+            self.app = handle
             await super().run_asgi()
             if not self.disconnected:
                 # What is left to be read has its time, and no more.
-                self._unread.watch()
+                self._write_timeout.start()
 
         def shutdown(self) -> None:
             if not self.handshake_complete or self.close_sent:
                 super().shutdown()
             else:
                 self.scope["state"]["stopping"] = True
-                self.queue.put_nowait({"type": "websocket.disconnect", "code": RESTARTING})
+                self.queue.put_nowait({"type": "websocket.disconnect", "code": CLOSE_RESTARTING})
 
         def send_receive_event_to_app(self) -> None:
             if self.curr_msg_data_type == "text":
@@ -179,7 +179,7 @@ def sockets(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
                     b"".join(self.frames).decode()
                 except UnicodeDecodeError:
                     self.frames = []
-                    self.conn.send_close(INVALID_TEXT)
+                    self.conn.send_close(CLOSE_INVALID_TEXT)
                     self.handle_parser_exception()
                     return
             super().send_receive_event_to_app()

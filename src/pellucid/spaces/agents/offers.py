@@ -18,18 +18,18 @@ import msgspec
 
 from ...envelopes import kinds
 from ...envelopes.envelope import Envelope
-from ...envelopes.mcp import CALL, CANCELLED, LIST, tool_of
+from ...envelopes.mcp import CALL_TOOL, CANCELLED, LIST_TOOLS, tool_of
 from ...errors import PellucidError
 from ...parts import RetryPromptPart, ToolCallPart
 from ...telemetry import log
-from ...tools import AnyTool, Attempts, Rules, RunContext, Toolbox, call_all
+from ...tools import AnyTool, ExecutionOptions, FailureCounter, RunContext, Toolset, call_tools
 from ..client.participant import Participant
 
-AT_ONCE = 8
+MAX_CONCURRENT_CALLS = 8
 """How many calls of one participant's tools run together."""
 
-_UNKNOWN = -32601
-_UNFIT = -32602
+_METHOD_NOT_FOUND = -32601
+_INVALID_PARAMS = -32602
 
 
 class ToolsInSpace:
@@ -42,51 +42,53 @@ class ToolsInSpace:
         *,
         tool_timeout: float | None = 60.0,
         deps: Any = None,
-        but: Callable[[Envelope], bool] | None = None,
+        ignore: Callable[[Envelope], bool] | None = None,
     ) -> None:
         """`tools`: functions, as agents have them. `deps`: what those find in their context. `but`: of which requests
         somebody else takes care. Raises `RequestError`."""
         self._me = me
-        self._box = Toolbox(tools, Rules(timeout=tool_timeout, faults="tell"))
-        self._but = but
+        self._toolbox = Toolset(tools, ExecutionOptions(timeout=tool_timeout, on_error="tell"))
+        self._ignore = ignore
         self._context: RunContext[Any] = RunContext(deps, None)
-        self._some = asyncio.Semaphore(AT_ONCE)
+        self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._tasks: dict[asyncio.Task[None], Envelope] = {}
         """What is being answered."""
-        self._told: Any = None
+        self._subscription: Any = None
 
     async def __aenter__(self) -> ToolsInSpace:
-        self._told = self._me.told(self._hear)
-        self._told.__enter__()
+        self._subscription = self._me.subscribe(self._on_envelope)
+        self._subscription.__enter__()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._told.__exit__(None, None, None)
+        self._subscription.__exit__(None, None, None)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _on_envelope(self, envelope: Envelope) -> None:
         if envelope.kind != kinds.REQUEST or envelope.sender == self._me.id:
             return
         method = envelope.payload.get("method")
-        if (envelope.to and self._me.id not in envelope.to) or (self._but is not None and self._but(envelope)):
+        if (envelope.to and self._me.id not in envelope.to) or (self._ignore is not None and self._ignore(envelope)):
             return
         if method == CANCELLED:
             for task, request in self._tasks.items():
                 if request.sender == envelope.sender and request.id in envelope.correlation_id:
                     task.cancel()
-        elif method == LIST or (method == CALL and (len(envelope.to) == 1 or tool_of(envelope) in self._box.names)):
+        elif method == LIST_TOOLS or (
+            method == CALL_TOOL and (len(envelope.to) == 1 or tool_of(envelope) in self._toolbox.names)
+        ):
             task = asyncio.create_task(self._answer(envelope))
             self._tasks[task] = envelope
             task.add_done_callback(self._tasks.pop)
 
     async def _answer(self, request: Envelope) -> None:
         try:
-            if request.payload.get("method") == LIST:
-                await self._me.respond(request, {"tools": [_listed(tool) for tool in self._box.definitions]})
+            if request.payload.get("method") == LIST_TOOLS:
+                await self._me.respond(request, {"tools": [_mcp_tool(tool) for tool in self._toolbox.definitions]})
                 return
-            async with self._some:
+            async with self._call_slots:
                 result, error = await self._call(request)
             await self._me.respond(request, result, error=error)
         except PellucidError as error:
@@ -94,21 +96,21 @@ class ToolsInSpace:
 
     async def _call(self, request: Envelope) -> tuple[Any, dict[str, Any] | None]:
         name = tool_of(request)
-        if name is None or self._box.get(name) is None:
-            return None, {"code": _UNKNOWN, "message": f"there is no tool {name!r} here"}
+        if name is None or self._toolbox.get(name) is None:
+            return None, {"code": _METHOD_NOT_FOUND, "message": f"there is no tool {name!r} here"}
         arguments = request.payload["params"].get("arguments") or {}
         if not isinstance(arguments, dict):
-            return None, {"code": _UNFIT, "message": "`arguments` must be an object"}
+            return None, {"code": _INVALID_PARAMS, "message": "`arguments` must be an object"}
         call = ToolCallPart(name, arguments, request.id)
-        [made] = await call_all(self._box, [call], self._context, Attempts())
-        failed = isinstance(made, RetryPromptPart) or made.outcome != "success"
-        text = made.content if isinstance(made.content, str) else msgspec.json.encode(made.content).decode()
+        [part] = await call_tools(self._toolbox, [call], self._context, FailureCounter())
+        failed = isinstance(part, RetryPromptPart) or part.outcome != "success"
+        text = part.content if isinstance(part.content, str) else msgspec.json.encode(part.content).decode()
         result: dict[str, Any] = {"content": [{"type": "text", "text": text}]}
-        if isinstance(made.content, dict) and not failed:
-            result["structuredContent"] = made.content
+        if isinstance(part.content, dict) and not failed:
+            result["structuredContent"] = part.content
         return result | ({"isError": True} if failed else {}), None
 
 
-def _listed(tool: Any) -> dict[str, Any]:
-    said = {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters or {"type": "object"}}
-    return {name: value for name, value in said.items() if value is not None}
+def _mcp_tool(tool: Any) -> dict[str, Any]:
+    fields = {"name": tool.name, "description": tool.description, "inputSchema": tool.parameters or {"type": "object"}}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -30,15 +30,15 @@ from typing import Any
 from ...envelopes import context as paths
 from ...envelopes import kinds, mcp
 from ...envelopes.envelope import Envelope
-from ...text import brief
+from ...text import truncate
 from .refusals import CallFailed, Cancelled
-from .voice import Answers, To, Voice, among, recipients
+from .voice import Answers, BaseParticipant, To, recipients, reply_recipients
 
-LAST_WORD_SECONDS = 5.0
+CANCEL_TIMEOUT_SECONDS = 5.0
 """How long a block that raised waits for its cancel to be stored."""
 
 
-class Participant(Voice):
+class Participant(BaseParticipant):
     """One participant. Used as `async with`, in one event loop."""
 
     # --- reasoning -----------------------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ class Participant(Voice):
         `context`: the one it is nested in. `more` goes into the start's payload: `goal`, `approach`, `template`,
         `metadata` …
         """
-        said = {"message": message, "references": list(references) or None, **more}
-        payload = {name: value for name, value in said.items() if value is not None}
+        fields = {"message": message, "references": list(references) or None, **more}
+        payload = {name: value for name, value in fields.items() if value is not None}
         return Thinking(self, payload, answers=answers, to=recipients(to), parent=context)
 
     async def cancel(self, context: str, reason: str | None = None) -> Envelope:
@@ -86,22 +86,22 @@ class Participant(Voice):
         """
         id, targets = uuid.uuid4().hex, recipients(to)
         payload = {"jsonrpc": "2.0", "id": id, "method": method, "params": dict(params or {})}
-        counts = recipients(of) or targets
+        responders = recipients(of) or targets
 
-        def is_it(envelope: Envelope) -> bool:
+        def is_response(envelope: Envelope) -> bool:
             return (
                 envelope.kind == kinds.RESPONSE
                 and id in envelope.correlation_id
-                and (not counts or envelope.sender in counts)
+                and (not responders or envelope.sender in responders)
             )
 
-        async with self.awaiting(is_it) as response:
+        async with self.awaiting(is_response) as response:
             try:
                 await self.send(kinds.REQUEST, payload, to=targets, answers=answers, context=context, id=id)
                 return await response
             except asyncio.CancelledError:
                 with contextlib.suppress(Exception):
-                    async with asyncio.timeout(LAST_WORD_SECONDS):
+                    async with asyncio.timeout(CANCEL_TIMEOUT_SECONDS):
                         await self.give_up(id, to=targets, context=context)
                 raise
 
@@ -123,8 +123,8 @@ class Participant(Voice):
         context: str | None = None,
     ) -> Any:
         """Call somebody's tool; the `result` of the response. Raises `CallFailed` too."""
-        params = mcp.calling(tool, arguments)
-        return result_of(await self.request(mcp.CALL, params, to=to, of=of, answers=answers, context=context))
+        params = mcp.call_params(tool, arguments)
+        return result_of(await self.request(mcp.CALL_TOOL, params, to=to, of=of, answers=answers, context=context))
 
     async def respond(
         self, request: Envelope, result: Any = None, *, error: Mapping[str, Any] | None = None
@@ -132,7 +132,7 @@ class Participant(Voice):
         """Answer an MCP request, among those who heard it: with a result, or an error (`code`, `message`)."""
         payload: dict[str, Any] = {"jsonrpc": "2.0", "id": request.payload.get("id", request.id)}
         payload |= {"result": result} if error is None else {"error": dict(error)}
-        to = among(request, self.id)
+        to = reply_recipients(request, self.id)
         return await self.send(kinds.RESPONSE, payload, to=to, answers=request, context=request.context)
 
     async def propose(
@@ -179,27 +179,27 @@ class Participant(Voice):
         """Propose the call of a tool, wait until somebody makes it, and give the result. Whoever stops waiting
         withdraws it. Raises `CallFailed`: it was rejected, or it failed."""
         id = uuid.uuid4().hex
-        made: set[str] = set()
+        request_ids: set[str] = set()
 
-        def is_it(envelope: Envelope) -> bool:
+        def is_outcome(envelope: Envelope) -> bool:
             if envelope.kind == kinds.REQUEST and id in envelope.correlation_id:
-                made.add(envelope.id)
-            return (envelope.kind == kinds.RESPONSE and not made.isdisjoint(envelope.correlation_id)) or (
+                request_ids.add(envelope.id)
+            return (envelope.kind == kinds.RESPONSE and not request_ids.isdisjoint(envelope.correlation_id)) or (
                 envelope.kind == kinds.REJECT and id in envelope.correlation_id
             )
 
-        async with self.awaiting(is_it) as outcome:
-            await self.propose(mcp.CALL, mcp.calling(tool, arguments), to=to, context=context, id=id)
+        async with self.awaiting(is_outcome) as outcome:
+            await self.propose(mcp.CALL_TOOL, mcp.call_params(tool, arguments), to=to, context=context, id=id)
             try:
                 settled = await outcome
             except BaseException:
-                if not made:
+                if not request_ids:
                     with contextlib.suppress(Exception):
                         await self.withdraw(id, "no_longer_needed")
                 raise
         if settled.kind == kinds.REJECT:
-            why = settled.payload.get("reason")
-            raise CallFailed(f"{settled.sender!r} rejected the call of {tool!r}", why, code="rejected")
+            reason = settled.payload.get("reason")
+            raise CallFailed(f"{settled.sender!r} rejected the call of {tool!r}", reason, code="rejected")
         return result_of(settled)
 
 
@@ -207,9 +207,9 @@ def result_of(response: Envelope) -> Any:
     """The result in an MCP response. Raises `CallFailed`."""
     error = response.payload.get("error")
     if error is not None:
-        why = error.get("message") if isinstance(error, dict) else error
-        said = f": {brief(why)}" if isinstance(why, str) and why else ""
-        raise CallFailed(f"the call failed at {response.sender!r}{said}", error)
+        detail = error.get("message") if isinstance(error, dict) else error
+        suffix = f": {truncate(detail)}" if isinstance(detail, str) and detail else ""
+        raise CallFailed(f"the call failed at {response.sender!r}{suffix}", error)
     return response.payload.get("result")
 
 
@@ -238,11 +238,11 @@ class Thinking:
         self._to = to
         self._parent = parent
         self._start: Envelope | None = None
-        self._ended = False
+        self._has_ended = False
         """By us."""
         self._cancelled: Cancelled | None = None
         self._task: asyncio.Task[Any] | None = None
-        self._cancelling = 0
+        self._cancel_requests = 0
         self._stack = contextlib.ExitStack()
 
     @property
@@ -265,8 +265,8 @@ class Thinking:
         )
         self._task = asyncio.current_task()
         assert self._task is not None
-        self._cancelling = self._task.cancelling()
-        self._stack.enter_context(self._me.told(self._hear))
+        self._cancel_requests = self._task.cancelling()
+        self._stack.enter_context(self._me.subscribe(self._on_envelope))
         return self
 
     async def __aexit__(
@@ -275,32 +275,34 @@ class Thinking:
         self._stack.close()
         if self._cancelled is not None:
             assert self._task is not None
-            left = self._task.uncancel()
-            if left <= self._cancelling and (error is None or isinstance(error, asyncio.CancelledError)):
+            remaining_cancels = self._task.uncancel()
+            if remaining_cancels <= self._cancel_requests and (
+                error is None or isinstance(error, asyncio.CancelledError)
+            ):
                 raise self._cancelled from error
             return
-        if self._ended:
+        if self._has_ended:
             return
         if error is None:
-            await self._say(kinds.CONCLUSION, {})
+            await self._send(kinds.CONCLUSION, {})
             return
-        why = "stopped" if isinstance(error, asyncio.CancelledError) else f"failed ({type(error).__name__})"
+        reason = "stopped" if isinstance(error, asyncio.CancelledError) else f"failed ({type(error).__name__})"
         with contextlib.suppress(Exception):
-            async with asyncio.timeout(LAST_WORD_SECONDS):
-                await self._say(kinds.CANCEL, {"reason": why})
+            async with asyncio.timeout(CANCEL_TIMEOUT_SECONDS):
+                await self._send(kinds.CANCEL, {"reason": reason})
 
-    def _hear(self, envelope: Envelope) -> None:
+    def _on_envelope(self, envelope: Envelope) -> None:
         """Whether somebody ends it."""
-        if envelope.kind not in (kinds.CANCEL, kinds.CONCLUSION) or self._cancelled or self._ended:
+        if envelope.kind not in (kinds.CANCEL, kinds.CONCLUSION) or self._cancelled or self._has_ended:
             return
-        if envelope.sender == self._me.id or not self._is_meant(envelope.context):
+        if envelope.sender == self._me.id or not self._includes_context(envelope.context):
             return
         reason = envelope.payload.get("reason")
         self._cancelled = Cancelled(self.path, envelope.sender, reason if isinstance(reason, str) else None)
         assert self._task is not None
         self._task.cancel()
 
-    def _is_meant(self, context: str | None) -> bool:
+    def _includes_context(self, context: str | None) -> bool:
         """It, or one around it: by its path, or by the id of its start."""
         if context is None:
             return False
@@ -310,21 +312,21 @@ class Thinking:
 
     async def __call__(self, message: str, *, answers: Answers = (), **more: Any) -> Envelope:
         """A thought. `more`: `confidence`, `uncertainty`, `step` (of a template), `metadata` …"""
-        return await self._say(kinds.THOUGHT, {"message": message, **more}, answers)
+        return await self._send(kinds.THOUGHT, {"message": message, **more}, answers)
 
     async def observation(self, content: str, *, severity: str | None = None, **more: Any) -> Envelope:
         """What was seen. `more`: `components`, `details` …"""
-        return await self._say(kinds.OBSERVATION, {"content": content, "severity": severity, **more})
+        return await self._send(kinds.OBSERVATION, {"content": content, "severity": severity, **more})
 
     async def hypothesis(
         self, hypothesis: str, *, confidence: float | None = None, evidence: Any = None, **more: Any
     ) -> Envelope:
-        return await self._say(
+        return await self._send(
             kinds.HYPOTHESIS, {"hypothesis": hypothesis, "confidence": confidence, "evidence": evidence, **more}
         )
 
     async def question(self, *questions: str, **more: Any) -> Envelope:
-        return await self._say(kinds.QUESTION, {"questions": list(questions), **more})
+        return await self._send(kinds.QUESTION, {"questions": list(questions), **more})
 
     async def conclude(
         self,
@@ -337,7 +339,7 @@ class Thinking:
         **more: Any,
     ) -> Envelope:
         """End it, with these words. Nothing can be thought in it afterwards."""
-        said = {
+        payload = {
             "message": message,
             "decision": decision,
             "confidence": confidence,
@@ -345,8 +347,8 @@ class Thinking:
             "recommendation": recommendation,
             **more,
         }
-        self._ended = True
-        return await self._say(kinds.CONCLUSION, said)
+        self._has_ended = True
+        return await self._send(kinds.CONCLUSION, payload)
 
     def reasoning(self, message: str | None = None, *, answers: Answers = (), **more: Any) -> Thinking:
         """One inside this one."""
@@ -379,8 +381,8 @@ class Thinking:
 
     async def add(self, kind: str, payload: Mapping[str, Any], *, answers: Answers = ()) -> Envelope:
         """Anything else that stands in it."""
-        return await self._say(kind, payload, answers)
+        return await self._send(kind, payload, answers)
 
-    async def _say(self, kind: str, payload: Mapping[str, Any], answers: Answers = ()) -> Envelope:
-        said = {name: value for name, value in payload.items() if value is not None}
-        return await self._me.send(kind, said, to=self._to, answers=answers, context=self.path)
+    async def _send(self, kind: str, payload: Mapping[str, Any], answers: Answers = ()) -> Envelope:
+        fields = {name: value for name, value in payload.items() if value is not None}
+        return await self._me.send(kind, fields, to=self._to, answers=answers, context=self.path)

@@ -19,7 +19,7 @@ from ...envelopes.envelope import Envelope, EnvelopeError
 from ...envelopes.translate import read
 from ...errors import ERROR_KINDS, ErrorInfo, ErrorKind, PellucidError, RequestError
 
-_OPEN, _SECURE = ("ws", "http"), ("wss", "https")
+_PLAIN_SCHEMES, _SECURE_SCHEMES = ("ws", "http"), ("wss", "https")
 _PATH = re.compile(r"(?P<before>.*?)(?:/spaces/(?P<name>[^/]+)(?:/ws)?|/ws)?/?")
 
 
@@ -40,38 +40,38 @@ class Address(NamedTuple):
         return f"{scheme}:{self.host}/spaces/{quote(self.space, safe='')}{path}{_query(query)}"
 
 
-def address(url: str, space: str | None = None) -> Address:
+def parse_address(url: str, space: str | None = None) -> Address:
     """Raises `RequestError` for what leads to no space."""
     parts = urlsplit(url)
-    if parts.scheme not in _OPEN + _SECURE or not parts.hostname:
+    if parts.scheme not in _PLAIN_SCHEMES + _SECURE_SCHEMES or not parts.hostname:
         raise RequestError(
             f"url: {url!r} leads to no space: it is like http://host:8080/spaces/NAME", code="invalid_url", param="url"
         )
     if parts.username is not None or "token" in parse_qs(parts.query):
         raise RequestError("url: a secret has no place in a URL; give the token apart", code="invalid_url", param="url")
-    found = _PATH.fullmatch(parts.path)
-    before, named = (found["before"], found["name"]) if found else (parts.path, None)
-    asked = parse_qs(parts.query).get("space", [None])[0]
-    name = space or (unquote(named) if named else asked)
+    match = _PATH.fullmatch(parts.path)
+    prefix, path_name = (match["before"], match["name"]) if match else (parts.path, None)
+    query_name = parse_qs(parts.query).get("space", [None])[0]
+    name = space or (unquote(path_name) if path_name else query_name)
     if not name:
         raise RequestError(
             f"url: {url!r} names no space: it is like http://host:8080/spaces/NAME, or the space is named apart",
             code="invalid_url",
             param="url",
         )
-    return Address(name, f"//{parts.netloc}{before}", parts.scheme in _SECURE)
+    return Address(name, f"//{parts.netloc}{prefix}", parts.scheme in _SECURE_SCHEMES)
 
 
 def _query(values: Mapping[str, str | int | float | bool | None]) -> str:
-    said = {
+    params = {
         name: ("true" if value else "false") if isinstance(value, bool) else value
         for name, value in values.items()
         if value is not None
     }
-    return f"?{urlencode(said)}" if said else ""
+    return f"?{urlencode(params)}" if params else ""
 
 
-PAGE = 500
+PAGE_SIZE = 500
 
 _STATUS: dict[int, ErrorKind] = {
     401: "unauthorized",
@@ -93,11 +93,11 @@ class RemotePage(msgspec.Struct, frozen=True):
 class SpaceReader:
     """Used as it is, or as `async with`, which closes its connections."""
 
-    def __init__(self, where: Address, token: str, *, patience: float = 60.0) -> None:
+    def __init__(self, address: Address, token: str, *, patience: float = 60.0) -> None:
         """`patience`: seconds for each answer."""
-        self.address = where
-        self._head = {"Authorization": f"Bearer {token}"}
-        self._patience = patience
+        self.address = address
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._timeout_seconds = patience
         self._session: aiohttp.ClientSession | None = None
 
     async def page(
@@ -105,7 +105,7 @@ class SpaceReader:
         *,
         after_seq: int | None = None,
         before_seq: int | None = None,
-        limit: int = PAGE,
+        limit: int = PAGE_SIZE,
         newest: bool = False,
         **more: str | None,
     ) -> RemotePage:
@@ -114,10 +114,10 @@ class SpaceReader:
         body = await self.get(
             "/envelopes", after_seq=after_seq, before_seq=before_seq, limit=limit, newest=newest or None, **more
         )
-        found = body.get("envelopes")
-        if not isinstance(found, list):
-            raise _foreign()
-        envelopes = [_envelope(one) for one in found]
+        rows = body.get("envelopes")
+        if not isinstance(rows, list):
+            raise _not_a_gateway()
+        envelopes = [_read_envelope(one) for one in rows]
         last = body.get("last")
         reached = max(after_seq or 0, last if isinstance(last, int) else 0, *(one.seq for one in envelopes[-1:]))
         has_more = body.get("has_more") is True
@@ -136,40 +136,42 @@ class SpaceReader:
     async def lines(self, path: str, **query: Any) -> AsyncIterator[bytes]:
         """The lines of what comes as it is made: an export, a replay. Raises `PellucidError`."""
         # However long it takes: a replay may pause.
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._patience)
-        head = {**self._head, "Accept": "application/x-ndjson"}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_seconds)
+        headers = {**self._headers, "Accept": "application/x-ndjson"}
         try:
-            async with self._client().get(self.address.http(path, **query), headers=head, timeout=timeout) as response:
+            async with self._client().get(
+                self.address.http(path, **query), headers=headers, timeout=timeout
+            ) as response:
                 if response.status >= 400:
-                    raise PellucidError(problem(response.status, await response.read()))
-                left = b""
+                    raise PellucidError(error_from_response(response.status, await response.read()))
+                remainder = b""
                 async for piece in response.content.iter_any():
-                    *whole, left = (left + piece).split(b"\n")
-                    for line in whole:
+                    *complete, remainder = (remainder + piece).split(b"\n")
+                    for line in complete:
                         if line.strip():
                             yield line
-                if left.strip():
-                    yield left
+                if remainder.strip():
+                    yield remainder
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _nobody(self.address, error) from error
+            raise _unreachable(self.address, error) from error
 
     async def _json(self, method: str, url: str, body: Any = None) -> dict[str, Any]:
         try:
             async with self._client().request(
                 method,
                 url,
-                headers=self._head,
+                headers=self._headers,
                 data=None if body is None else msgspec.json.encode(body),
-                timeout=aiohttp.ClientTimeout(self._patience),
+                timeout=aiohttp.ClientTimeout(self._timeout_seconds),
             ) as response:
                 status, data = response.status, await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _nobody(self.address, error) from error
+            raise _unreachable(self.address, error) from error
         if status >= 400:
-            raise PellucidError(problem(status, data))
-        value = _decoded(data)
+            raise PellucidError(error_from_response(status, data))
+        value = _decode(data)
         if not isinstance(value, dict):
-            raise _foreign()
+            raise _not_a_gateway()
         return value
 
     def _client(self) -> aiohttp.ClientSession:
@@ -189,40 +191,40 @@ class SpaceReader:
         await self.aclose()
 
 
-def problem(status: int, body: bytes) -> ErrorInfo:
+def error_from_response(status: int, body: bytes) -> ErrorInfo:
     """What an HTTP answer says is wrong, in the gateway's words where there are some."""
     kind = _STATUS.get(status, "server_error" if status >= 500 else "invalid_request")
     message, code = f"the gateway answered with HTTP {status}", None
-    said = _decoded(body)
-    if isinstance(said, dict):
-        error = said.get("error")
-        told = error if isinstance(error, dict) else said
-        if isinstance(told.get("message"), str):
-            message = told["message"]
-        code = told["code"] if isinstance(told.get("code"), str) else (error if isinstance(error, str) else None)
-        kind = next((one for one in ERROR_KINDS if one == told.get("type")), kind)
+    decoded = _decode(body)
+    if isinstance(decoded, dict):
+        error = decoded.get("error")
+        fields = error if isinstance(error, dict) else decoded
+        if isinstance(fields.get("message"), str):
+            message = fields["message"]
+        code = fields["code"] if isinstance(fields.get("code"), str) else (error if isinstance(error, str) else None)
+        kind = next((one for one in ERROR_KINDS if one == fields.get("type")), kind)
     return ErrorInfo(kind, message, code=code, status=status)
 
 
-def _decoded(data: bytes) -> Any:
+def _decode(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError):
         return None
 
 
-def _nobody(where: Address, error: BaseException) -> PellucidError:
-    why = f"nobody answers at {where.http()} ({type(error).__name__})"
-    return PellucidError(ErrorInfo("unavailable", why, code="unreachable"))
+def _unreachable(address: Address, error: BaseException) -> PellucidError:
+    message = f"nobody answers at {address.http()} ({type(error).__name__})"
+    return PellucidError(ErrorInfo("unavailable", message, code="unreachable"))
 
 
-def _foreign() -> PellucidError:
-    why = "what answered is no gateway of spaces"
-    return PellucidError(ErrorInfo("unavailable", why, code="not_a_gateway"))
+def _not_a_gateway() -> PellucidError:
+    message = "what answered is no gateway of spaces"
+    return PellucidError(ErrorInfo("unavailable", message, code="not_a_gateway"))
 
 
-def _envelope(value: Any) -> Envelope:
+def _read_envelope(value: Any) -> Envelope:
     try:
         return read(value)
     except EnvelopeError as error:
-        raise _foreign() from error
+        raise _not_a_gateway() from error

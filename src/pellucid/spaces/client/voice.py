@@ -15,14 +15,14 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Self, TypeAlias
 
 from ...envelopes import kinds
-from ...envelopes.capability import Held, decide, read_capability
+from ...envelopes.capability import HeldCapability, decide, read_capability
 from ...envelopes.envelope import Envelope
 from ...envelopes.payloads import Present
 from ...envelopes.shown import SpaceView, space_view
 from ...errors import RequestError
 from .inbox import Inbox
-from .link import Link
-from .remote import SpaceReader, address
+from .link import ParticipantConnection
+from .remote import SpaceReader, parse_address
 
 To: TypeAlias = str | Sequence[str]
 """Participants, by id. None: everybody."""
@@ -37,16 +37,16 @@ def recipients(to: To) -> tuple[str, ...]:
 
 def ids_of(answers: Answers) -> tuple[str, ...]:
     """Each once."""
-    several = (answers,) if isinstance(answers, str | Envelope) else answers
-    return tuple(dict.fromkeys(one.id if isinstance(one, Envelope) else one for one in several))
+    items = (answers,) if isinstance(answers, str | Envelope) else answers
+    return tuple(dict.fromkeys(one.id if isinstance(one, Envelope) else one for one in items))
 
 
-def among(heard: Envelope, me: str) -> tuple[str, ...]:
+def reply_recipients(envelope: Envelope, me: str) -> tuple[str, ...]:
     """To whom an answer goes: to those who heard what is answered. Nobody: to everybody."""
-    return tuple(one for one in dict.fromkeys((heard.sender, *heard.to)) if one != me) if heard.to else ()
+    return tuple(one for one in dict.fromkeys((envelope.sender, *envelope.to)) if one != me) if envelope.to else ()
 
 
-class Voice:
+class BaseParticipant:
     """One participant's. Used as `async with`, in one event loop."""
 
     def __init__(
@@ -67,8 +67,8 @@ class Voice:
         Raises `RequestError`."""
         if not token:
             raise RequestError("token: it is empty", param="token")
-        self._link = Link(
-            address(url, space),
+        self._connection = ParticipantConnection(
+            parse_address(url, space),
             token,
             view=space_view(view),
             after_seq=after_seq,
@@ -76,62 +76,62 @@ class Voice:
             patience=patience,
             max_frame=max_frame,
         )
-        self._inbox = self._link.hearers.inbox()
+        self._inbox = self._connection.subscribers.open_inbox()
 
     # --- being there ---------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
         """Raises `SpaceClosed`: the token is refused, or nobody answers."""
-        await self._link.open()
+        await self._connection.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._link.close()
+        await self._connection.close()
 
     @property
     def id(self) -> str:
-        return self._link.roster.me.id
+        return self._connection.roster.me.id
 
     @property
     def space(self) -> str:
-        return self._link.address.space
+        return self._connection.address.space
 
     @property
     def capabilities(self) -> tuple[Any, ...]:
         """What this participant may send, as written."""
-        return self._link.roster.me.capabilities
+        return self._connection.roster.me.capabilities
 
     @property
     def participants(self) -> Mapping[str, Present]:
         """Who else is here, by id."""
-        return self._link.roster.others
+        return self._connection.roster.others
 
     @property
     def head(self) -> int:
         """The number of the newest envelope that is known of."""
-        return self._link.arrivals.head
+        return self._connection.deduplicator.head
 
     @property
     def seen(self) -> int:
         """The number of the last envelope that was received: `after_seq` for whoever comes back later."""
-        return self._link.arrivals.seen
+        return self._connection.deduplicator.seen
 
     @property
     def connected(self) -> bool:
-        return self._link.connected
+        return self._connection.is_connected
 
     @property
     def reader(self) -> SpaceReader:
         """The space's history, over HTTP."""
-        return self._link.reader
+        return self._connection.reader
 
     @property
     def view(self) -> SpaceView:
-        return self._link.view
+        return self._connection.view
 
     async def look(self, view: SpaceView) -> None:
         """Another view from now on. What was folded away until now stays so."""
-        await self._link.look(space_view(view))
+        await self._connection.set_view(space_view(view))
 
     def may(self, kind: str, payload: Mapping[str, Any] | None = None, *, to: To = ()) -> bool:
         """Whether the capabilities allow it. The space has the last word."""
@@ -139,7 +139,7 @@ class Voice:
         held = []
         for written in self.capabilities:
             with contextlib.suppress(RequestError):
-                held.append(Held(read_capability(written), "door"))
+                held.append(HeldCapability(read_capability(written), "door"))
         return decide(held, envelope).allowed
 
     # --- hearing -------------------------------------------------------------------------------------------------
@@ -157,20 +157,20 @@ class Voice:
     @contextlib.contextmanager
     def listening(self) -> Iterator[Inbox]:
         """One more who reads everything from here on: `await inbox.next()`, None at the end."""
-        inbox = self._link.hearers.inbox()
+        inbox = self._connection.subscribers.open_inbox()
         try:
             yield inbox
         finally:
-            self._link.hearers.no_more(inbox)
+            self._connection.subscribers.close_inbox(inbox)
 
-    def told(self, hear: Callable[[Envelope], None]) -> AbstractContextManager[None]:
+    def subscribe(self, callback: Callable[[Envelope], None]) -> AbstractContextManager[None]:
         """`hear` is called with every envelope that is not replayed, as it comes. It must not wait, or raise."""
-        return self._link.hearers.told(hear)
+        return self._connection.subscribers.subscribe(callback)
 
-    def awaiting(self, is_it: Callable[[Envelope], bool]) -> AbstractAsyncContextManager[asyncio.Future[Envelope]]:
+    def awaiting(self, matches: Callable[[Envelope], bool]) -> AbstractAsyncContextManager[asyncio.Future[Envelope]]:
         """`async with me.awaiting(…) as found: …; await found`: the first envelope that is heard from here on, and is
         not replayed, of which that is true."""
-        return self._link.hearers.awaiting(is_it)
+        return self._connection.subscribers.awaiting(matches)
 
     # --- saying --------------------------------------------------------------------------------------------------
 
@@ -193,12 +193,12 @@ class Voice:
             ts=time.time_ns() // 1_000_000,
             sender=self.id,
             to=recipients(to),
-            kind=kinds.normal(kind),
+            kind=kinds.normalize_kind(kind),
             correlation_id=ids_of(answers),
             context=context,
             payload=dict(payload or {}),
         )
-        return await self._link.send(envelope)
+        return await self._connection.send(envelope)
 
     async def say(self, text: str, *, to: To = (), answers: Answers = (), context: str | None = None) -> Envelope:
         """A chat."""

@@ -21,27 +21,27 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from ...envelopes import GATEWAY, Envelope, kinds, text_of
-from ...envelopes.mcp import given_to, text_in, tool_of
+from ...envelopes.mcp import request_arguments, result_text, tool_of
 from ...envelopes.tree import Tree
-from .grown import Grown, in_order
-from .reading import Log
+from .grown import ContextTree, all_envelopes
+from .reading import VisibleLog
 
-BRIEF = 200
+MAX_EXCERPT = 200
 """Characters of what is said in one line."""
 
 
-def words(envelope: Envelope) -> str:
+def full_text(envelope: Envelope) -> str:
     """All that it says; empty if it says nothing in words."""
-    said = [text_of(envelope)]
+    lines = [text_of(envelope)]
     for name in kinds.kind_of(envelope.kind).more_text_fields:
-        said += _lines(envelope.payload.get(name))
-    return "\n".join(dict.fromkeys(line for line in said if line))
+        lines += _lines(envelope.payload.get(name))
+    return "\n".join(dict.fromkeys(line for line in lines if line))
 
 
-def brief(envelope: Envelope) -> str:
+def excerpt(envelope: Envelope) -> str:
     """The beginning of it, on one line; an ellipsis where more was said."""
     text = " ".join(text_of(envelope).split())
-    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
+    return text if len(text) <= MAX_EXCERPT else f"{text[: MAX_EXCERPT - 1]}…"
 
 
 def json_text(value: Any) -> str:
@@ -56,20 +56,20 @@ def _lines(value: Any) -> list[str]:
     return [] if value is None else [json_text(value)]
 
 
-_LOOKED_BACK = 20
+_MAX_LOOKBACK = 20
 """So many chats are looked at for one that may have triggered it."""
 
 
-class Heard(msgspec.Struct, frozen=True):
+class IncomingTurn(msgspec.Struct, frozen=True):
     speaker: str
     text: str
 
 
-class Thought(msgspec.Struct, frozen=True):
+class ThoughtTurn(msgspec.Struct, frozen=True):
     text: str
 
 
-class Called(msgspec.Struct, frozen=True):
+class ToolCallTurn(msgspec.Struct, frozen=True):
     name: str
     """The tool's; of another request, its method."""
     arguments: dict[str, Any]
@@ -77,17 +77,17 @@ class Called(msgspec.Struct, frozen=True):
     """None: nobody responded."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class AnswerTurn(msgspec.Struct, frozen=True):
     text: str
 
 
-Turn: TypeAlias = Heard | Thought | Called | Answer
+DialogueTurn: TypeAlias = IncomingTurn | ThoughtTurn | ToolCallTurn | AnswerTurn
 Trigger: TypeAlias = Literal["correlated", "preceding", "none"]
 
 
 class Dialogue(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
-    turns: tuple[Turn, ...]
+    turns: tuple[DialogueTurn, ...]
     trigger: Trigger
     participants: tuple[str, ...]
     """All who speak in it, the owner too."""
@@ -96,77 +96,84 @@ class Dialogue(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it ends with an answer, or a conclusion."""
 
 
-async def dialogue(log: Log, grown: Grown, tree: Tree) -> Dialogue | None:
+async def build_dialogue(log: VisibleLog, context_tree: ContextTree, tree: Tree) -> Dialogue | None:
     """None: nothing in it says anything in words."""
-    said = list(in_order(tree))
-    owner = tree.owner or said[0].sender
+    envelopes = list(all_envelopes(tree))
+    owner = tree.owner or envelopes[0].sender
     trigger: Trigger = "correlated"
-    heard = [one for one in grown.triggers if one.id in tree.triggers]
-    if not heard:
-        heard, trigger = await _preceding(log, said[0], owner), "preceding"
-    if not heard:
+    incoming = [one for one in context_tree.triggers if one.id in tree.triggers]
+    if not incoming:
+        incoming, trigger = await _preceding_chat(log, envelopes[0], owner), "preceding"
+    if not incoming:
         trigger = "none"
-    turns: list[Turn] = [Heard(one.sender, text) for one in heard if (text := _told(one))]
-    turns += _inside(said, owner, [*said, *grown.linked], {turn.text for turn in turns if isinstance(turn, Heard)})
-    answer = _answer(grown, tree)
+    turns: list[DialogueTurn] = [IncomingTurn(one.sender, text) for one in incoming if (text := _turn_text(one))]
+    turns += _context_turns(
+        envelopes,
+        owner,
+        [*envelopes, *context_tree.linked],
+        {turn.text for turn in turns if isinstance(turn, IncomingTurn)},
+    )
+    answer = _find_answer(context_tree, tree)
     if answer is None and tree.answer is None and trigger != "correlated":
-        answer = await _following(log, said[-1], owner)
-    if answer is not None and (text := _told(answer)):
-        turns.append(Answer(text))
-    if not any(isinstance(turn, Thought | Called | Answer) for turn in turns):
+        answer = await _following_chat(log, envelopes[-1], owner)
+    if answer is not None and (text := _turn_text(answer)):
+        turns.append(AnswerTurn(text))
+    if not any(isinstance(turn, ThoughtTurn | ToolCallTurn | AnswerTurn) for turn in turns):
         return None
-    concluded = any(one.kind == kinds.CONCLUSION and one.sender == owner and words(one) for one in said)
-    speakers = [turn.speaker for turn in turns if isinstance(turn, Heard)]
+    is_concluded = any(one.kind == kinds.CONCLUSION and one.sender == owner and full_text(one) for one in envelopes)
+    speakers = [turn.speaker for turn in turns if isinstance(turn, IncomingTurn)]
     return Dialogue(
         owner=owner,
         turns=tuple(turns),
         trigger=trigger,
         participants=tuple(dict.fromkeys([*speakers, *tree.participants])),
-        first=said[0],
-        answered=isinstance(turns[-1], Answer) or concluded,
+        first=envelopes[0],
+        answered=isinstance(turns[-1], AnswerTurn) or is_concluded,
     )
 
 
-def result_text(payload: dict[str, Any]) -> str:
+def response_text(payload: dict[str, Any]) -> str:
     """What a response says: the texts of a tool's content if there is nothing else in it, or its JSON."""
     error, result = payload.get("error"), payload.get("result")
     if error is not None:
         return json_text({"error": error})
-    if (text := text_in(result)) is not None:
+    if (text := result_text(result)) is not None:
         return text
     return result if isinstance(result, str) else "" if result is None else json_text(result)
 
 
-def _told(envelope: Envelope) -> str:
+def _turn_text(envelope: Envelope) -> str:
     if envelope.kind == kinds.RESPONSE:
-        return result_text(envelope.payload)
-    text = words(envelope)
+        return response_text(envelope.payload)
+    text = full_text(envelope)
     if not text and kinds.kind_of(envelope.kind).link == "call":
         return json_text({name: envelope.payload[name] for name in ("method", "params") if name in envelope.payload})
     return text
 
 
-def _inside(said: Iterable[Envelope], owner: str, known: Iterable[Envelope], heard: set[str]) -> list[Turn]:
+def _context_turns(
+    envelopes: Iterable[Envelope], owner: str, known: Iterable[Envelope], incoming_texts: set[str]
+) -> list[DialogueTurn]:
     results, fulfilled = _results(known)
-    said = list(said)
-    ids = {envelope.id for envelope in said}
-    turns: list[Turn] = []
-    for envelope in said:
-        if envelope.sender == GATEWAY or envelope.is_erased or _stands_for(envelope, ids):
+    envelopes = list(envelopes)
+    ids = {envelope.id for envelope in envelopes}
+    turns: list[DialogueTurn] = []
+    for envelope in envelopes:
+        if envelope.sender == GATEWAY or envelope.is_erased or _is_compression(envelope, ids):
             continue
         if kinds.kind_of(envelope.kind).link == "call" and envelope.sender == owner:
-            asked = envelope.id if envelope.kind == kinds.REQUEST else fulfilled.get(envelope.id, "")
-            turns.append(_called(envelope, results.get(asked)))
-        elif envelope.family != "mcp" and envelope.kind != kinds.CANCEL and (text := words(envelope)):
+            request_id = envelope.id if envelope.kind == kinds.REQUEST else fulfilled.get(envelope.id, "")
+            turns.append(_to_tool_call(envelope, results.get(request_id)))
+        elif envelope.family != "mcp" and envelope.kind != kinds.CANCEL and (text := full_text(envelope)):
             if envelope.sender != owner:
-                turns.append(Heard(envelope.sender, text))
-            elif envelope.kind != kinds.START or text not in heard:
+                turns.append(IncomingTurn(envelope.sender, text))
+            elif envelope.kind != kinds.START or text not in incoming_texts:
                 # MEW's agents start with what they were asked.
-                turns.append(Thought(text))
+                turns.append(ThoughtTurn(text))
     return turns
 
 
-def _stands_for(envelope: Envelope, ids: set[str]) -> bool:
+def _is_compression(envelope: Envelope, ids: set[str]) -> bool:
     metadata = envelope.payload.get("metadata")
     named = metadata.get("compresses") if isinstance(metadata, dict) else None
     return isinstance(named, list) and any(isinstance(one, str) and one in ids for one in named)
@@ -179,33 +186,35 @@ def _results(known: Iterable[Envelope]) -> tuple[dict[str, str], dict[str, str]]
     for envelope in known:
         for id in envelope.correlation_id:
             if envelope.kind == kinds.RESPONSE:
-                results.setdefault(id, result_text(envelope.payload))
+                results.setdefault(id, response_text(envelope.payload))
             elif envelope.kind == kinds.REQUEST:
                 fulfilled.setdefault(id, envelope.id)
     return results, fulfilled
 
 
-def _called(envelope: Envelope, result: str | None) -> Called:
-    name, given = tool_of(envelope) or envelope.payload.get("method"), given_to(envelope)
-    return Called(name if isinstance(name, str) else "request", given if isinstance(given, dict) else {}, result)
+def _to_tool_call(envelope: Envelope, result: str | None) -> ToolCallTurn:
+    name, arguments = tool_of(envelope) or envelope.payload.get("method"), request_arguments(envelope)
+    return ToolCallTurn(
+        name if isinstance(name, str) else "request", arguments if isinstance(arguments, dict) else {}, result
+    )
 
 
-def _answer(grown: Grown, tree: Tree) -> Envelope | None:
+def _find_answer(context_tree: ContextTree, tree: Tree) -> Envelope | None:
     if tree.answer is None:
         return None
-    every = [*grown.linked, *(one for other in grown.trees for one in in_order(other))]
-    return next((one for one in reversed(every) if one.id == tree.answer and one.sender == tree.owner), None)
+    envelopes = [*context_tree.linked, *(one for other in context_tree.trees for one in all_envelopes(other))]
+    return next((one for one in reversed(envelopes) if one.id == tree.answer and one.sender == tree.owner), None)
 
 
-async def _preceding(log: Log, first: Envelope, owner: str) -> list[Envelope]:
-    page = await log.page(before=first.seq, newest=True, limit=_LOOKED_BACK, kinds=(kinds.CHAT,))
+async def _preceding_chat(log: VisibleLog, first: Envelope, owner: str) -> list[Envelope]:
+    page = await log.page(before=first.seq, newest=True, limit=_MAX_LOOKBACK, kinds=(kinds.CHAT,))
     for envelope in reversed(page.envelopes):
         if envelope.context is None and envelope.sender != owner and (not envelope.to or owner in envelope.to):
             return [envelope]
     return []
 
 
-async def _following(log: Log, last: Envelope, owner: str) -> Envelope | None:
-    page = await log.page(after=last.seq, limit=_LOOKED_BACK, kinds=(kinds.CHAT,))
-    said = next((one for one in page.envelopes if one.context is None), None)
-    return said if said is not None and said.sender == owner and not said.correlation_id else None
+async def _following_chat(log: VisibleLog, last: Envelope, owner: str) -> Envelope | None:
+    page = await log.page(after=last.seq, limit=_MAX_LOOKBACK, kinds=(kinds.CHAT,))
+    chat = next((one for one in page.envelopes if one.context is None), None)
+    return chat if chat is not None and chat.sender == owner and not chat.correlation_id else None

@@ -22,62 +22,66 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from ...envelopes import USUAL, DialectName, encode, kinds, time_text
+from ...envelopes import DEFAULT_DIALECT, DialectName, encode, kinds, time_text
 from ...envelopes.tree import Tree
 from ...errors import RequestError
-from ...text import meant
+from ...text import did_you_mean
 from . import training
-from .dialogue import Answer, Called, Dialogue, Heard, Thought, dialogue
-from .grown import Grown, read_tree
-from .reading import Log
-from .shapes import nested
+from .dialogue import AnswerTurn, Dialogue, IncomingTurn, ThoughtTurn, ToolCallTurn, build_dialogue
+from .grown import ContextTree, read_tree
+from .reading import VisibleLog
+from .shapes import nested_paths
 
 EVENT = "gen_ai.client.inference.operation.details"
 
 
-def event(said: Dialogue, about: Mapping[str, Any]) -> dict[str, Any]:
+def otel_event(dialogue: Dialogue, extra_attributes: Mapping[str, Any]) -> dict[str, Any]:
     """`about`: further attributes."""
-    told = _messages(said)
-    output = told.pop() if told and told[-1]["role"] == "assistant" else None
+    messages = _messages(dialogue)
+    output = messages.pop() if messages and messages[-1]["role"] == "assistant" else None
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.provider.name": "pellucid",
-        "gen_ai.agent.name": said.owner,
-        **about,
-        "gen_ai.input.messages": told,
+        "gen_ai.agent.name": dialogue.owner,
+        **extra_attributes,
+        "gen_ai.input.messages": messages,
     }
     if output is not None:
         calls = any(part["type"] == "tool_call" for part in output["parts"])
-        finish = "stop" if said.answered else "tool_call" if calls else "incomplete"
+        finish = "stop" if dialogue.answered else "tool_call" if calls else "incomplete"
         attributes["gen_ai.output.messages"] = [output | {"finish_reason": finish}]
-    return {"event_name": EVENT, "timestamp": time_text(said.first.ts), "attributes": attributes}
+    return {"event_name": EVENT, "timestamp": time_text(dialogue.first.ts), "attributes": attributes}
 
 
-def _messages(said: Dialogue) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = []
+def _messages(dialogue: Dialogue) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
     calls = 0
 
     def add(role: str, part: dict[str, Any], **more: Any) -> None:
-        if told and told[-1]["role"] == role and all(told[-1].get(name) == one for name, one in more.items()):
-            told[-1]["parts"].append(part)
+        if (
+            messages
+            and messages[-1]["role"] == role
+            and all(messages[-1].get(name) == one for name, one in more.items())
+        ):
+            messages[-1]["parts"].append(part)
         else:
-            told.append({"role": role, "parts": [part], **more})
+            messages.append({"role": role, "parts": [part], **more})
 
-    for turn in said.turns:
+    for turn in dialogue.turns:
         match turn:
-            case Heard(speaker, text):
+            case IncomingTurn(speaker, text):
                 add("user", {"type": "text", "content": text}, name=speaker)
-            case Thought(text):
+            case ThoughtTurn(text):
                 add("assistant", {"type": "reasoning", "content": text})
-            case Called(name, arguments, result):
+            case ToolCallTurn(name, arguments, result):
                 calls += 1
                 id = f"call_{calls}"
                 add("assistant", {"type": "tool_call", "id": id, "name": name, "arguments": arguments})
                 if result is not None:
                     add("tool", {"type": "tool_call_response", "id": id, "response": result})
-            case Answer(text):
+            case AnswerTurn(text):
                 add("assistant", {"type": "text", "content": text})
-    return told
+    return messages
 
 
 ExportFormat: TypeAlias = Literal["jsonl", "chat-jsonl", "otel"]
@@ -86,62 +90,62 @@ EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 RecordHead: TypeAlias = Callable[[], Awaitable[Mapping[str, Any] | None]]
 """The newest entry of the space's record; None: there is none."""
 
-MOST_TOOLS = 1_000
+MAX_TOOLS = 1_000
 """The descriptions of so many tools are remembered, the last that were told."""
 
-_AT_ONCE = 50
+_CONTEXTS_PER_QUERY = 50
 _encode = msgspec.json.Encoder().encode
 
 
 def export_format(name: str, param: str = "format") -> ExportFormat:
     """The format of this name. Raises `RequestError` if there is none."""
-    chosen: ExportFormat = _chosen(name, EXPORT_FORMATS, param)
+    chosen: ExportFormat = _choose(name, EXPORT_FORMATS, param)
     return chosen
 
 
 def reasoning_form(name: str, param: str = "reasoning") -> training.ReasoningForm:
     """Where reasoning stands in training data. Raises `RequestError` if there is no such form."""
-    chosen: training.ReasoningForm = _chosen(name, training.REASONING_FORMS, param)
+    chosen: training.ReasoningForm = _choose(name, training.REASONING_FORMS, param)
     return chosen
 
 
-def _chosen(name: str, choices: tuple[Any, ...], param: str) -> Any:
+def _choose(name: str, choices: tuple[Any, ...], param: str) -> Any:
     if name in choices:
         return name
-    raise RequestError(f"{param}: {name!r} is none; {meant(name, choices)}", code="invalid_value", param=param)
+    raise RequestError(f"{param}: {name!r} is none; {did_you_mean(name, choices)}", code="invalid_value", param=param)
 
 
-async def envelopes(
-    log: Log,
+async def export_envelopes(
+    log: VisibleLog,
     *,
     after: int = 0,
     before: int | None = None,
-    dialect: DialectName = USUAL,
+    dialect: DialectName = DEFAULT_DIALECT,
     record: RecordHead | None = None,
 ) -> AsyncIterator[bytes]:
     """`jsonl`."""
     digest, count, first, last = hashlib.sha256(), 0, None, None
-    async for batch in log.all(after=after, before=before):
+    async for batch in log.batches(after=after, before=before):
         chunk = b"".join(encode(stored.envelope, dialect) + b"\n" for stored in batch)
         digest.update(chunk)
         count += len(batch)
         first, last = first or batch[0].envelope.seq, batch[-1].envelope.seq
         yield chunk
-    told = {
+    summary = {
         "space": log.name,
-        "reader": log.reader.participant,
-        "view": log.reader.view,
+        "reader": log.viewer.participant,
+        "view": log.viewer.view,
         "count": count,
         "first_seq": first,
         "last_seq": last,
         "sha256": digest.hexdigest(),
         "record": await record() if record is not None else None,
     }
-    yield _encode({"export": told}) + b"\n"
+    yield _encode({"export": summary}) + b"\n"
 
 
-async def chats(
-    log: Log,
+async def export_chats(
+    log: VisibleLog,
     *,
     after: int = 0,
     before: int | None = None,
@@ -150,53 +154,60 @@ async def chats(
     complete: bool = False,
 ) -> AsyncIterator[bytes]:
     """`chat-jsonl`. `complete`: only those with a question and an answer or conclusion."""
-    offers = _Offers(log)
-    async for grown, tree, said in _dialogues(log, after, before):
-        if complete and not training.is_complete(said):
+    offered = _OfferedTools(log)
+    async for context_tree, tree, dialogue in _dialogues(log, after, before):
+        if complete and not training.is_complete(dialogue):
             continue
-        await offers.read(said.first.seq)
-        about = {"space": log.name, "context": tree.path, "status": tree.status, "cut": grown.has_more}
-        yield _encode(training.line(said, offers.known, about, form=reasoning, metadata=metadata)) + b"\n"
+        await offered.read(dialogue.first.seq)
+        metadata_fields = {"space": log.name, "context": tree.path, "status": tree.status, "cut": context_tree.has_more}
+        yield (
+            _encode(training.training_line(dialogue, offered.known, metadata_fields, form=reasoning, metadata=metadata))
+            + b"\n"
+        )
 
 
-async def events(log: Log, *, after: int = 0, before: int | None = None) -> AsyncIterator[bytes]:
+async def export_events(log: VisibleLog, *, after: int = 0, before: int | None = None) -> AsyncIterator[bytes]:
     """`otel`."""
-    async for _, tree, said in _dialogues(log, after, before):
-        about = {
+    async for _, tree, dialogue in _dialogues(log, after, before):
+        attributes = {
             "gen_ai.conversation.id": log.name,
             "pellucid.space.context": tree.path,
             "pellucid.space.status": tree.status,
         }
-        yield _encode(event(said, about)) + b"\n"
+        yield _encode(otel_event(dialogue, attributes)) + b"\n"
 
 
-async def _dialogues(log: Log, after: int, before: int | None) -> AsyncIterator[tuple[Grown, Tree, Dialogue]]:
+async def _dialogues(
+    log: VisibleLog, after: int, before: int | None
+) -> AsyncIterator[tuple[ContextTree, Tree, Dialogue]]:
     """Every outermost reasoning that was opened in between, the oldest first."""
     end = await log.head() + 1
     end = end if before is None else min(before, end)
     more = True
     while more:
-        rows = await log.spaces.opened(log.owner, log.name, after=after, before=end, limit=_AT_ONCE, newest=False)
-        more = rows.more
-        inner = await nested(log, rows)
+        rows = await log.spaces.find_openers(
+            log.owner, log.name, after=after, before=end, limit=_CONTEXTS_PER_QUERY, newest=False
+        )
+        more = rows.has_more
+        inner = await nested_paths(log, rows)
         for stored in rows:
             after = stored.envelope.seq
             if stored.place.path is None or stored.place.path in inner:
                 continue
-            grown = await read_tree(log, stored.place.path)
-            if grown.first != after:
+            context_tree = await read_tree(log, stored.place.path)
+            if context_tree.first != after:
                 # It was implicit first, or is opened anew: its first opening tells of all.
                 continue
-            for tree in grown.trees:
-                said = await dialogue(log, grown, tree)
-                if said is not None:
-                    yield grown, tree, said
+            for tree in context_tree.trees:
+                dialogue = await build_dialogue(log, context_tree, tree)
+                if dialogue is not None:
+                    yield context_tree, tree, dialogue
 
 
-class _Offers:
+class _OfferedTools:
     """The tools that were offered in the space up to some number: what `tools/list` was answered."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: VisibleLog) -> None:
         self.known: dict[str, Mapping[str, Any]] = {}
         self._log = log
         self._read = 0
@@ -204,7 +215,7 @@ class _Offers:
     async def read(self, up_to: int) -> None:
         if up_to <= self._read:
             return
-        async for batch in self._log.all(after=self._read, before=up_to, kinds=(kinds.RESPONSE,)):
+        async for batch in self._log.batches(after=self._read, before=up_to, kinds=(kinds.RESPONSE,)):
             for stored in batch:
                 self._learn(stored.envelope.payload.get("result"))
         self._read = up_to - 1
@@ -215,5 +226,5 @@ class _Offers:
             if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
                 self.known.pop(name, None)
                 self.known[name] = tool
-        while len(self.known) > MOST_TOOLS:
+        while len(self.known) > MAX_TOOLS:
             del self.known[next(iter(self.known))]

@@ -33,14 +33,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, Unpack
 import msgspec
 from msgspec.structs import replace
 
-from ...envelopes import USUAL, DialectName, Envelope, searched_text
+from ...envelopes import DEFAULT_DIALECT, DialectName, Envelope, searched_text
 from ...envelopes.envelope import is_id
-from ...envelopes.shown import Subscriber
+from ...envelopes.shown import SpaceViewer
 from ...errors import RequestError
 from . import exporting, shapes
 from .exporting import ExportFormat, RecordHead
-from .grown import Grown, read_tree
-from .reading import MOST_HELD, MOST_READ, MOST_WEIGHED, Log, Page, Which
+from .grown import ContextTree, read_tree
+from .reading import MAX_HELD_BYTES, MAX_SCANNED, MAX_SCANNED_BYTES, EnvelopeFilter, Page, VisibleLog
 from .shapes import Contexts, Patterns
 from .training import ReasoningForm
 
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from ...storage import Store
 
 
-MOST = 256
+MAX_NAMES = 256
 """So many names of one envelope are resolved."""
 
-MOST_ANSWERS = 100
+MAX_REFERRERS = 100
 
-Elsewhere: TypeAlias = Callable[[str], Awaitable[Log | None]]
+OtherLogs: TypeAlias = Callable[[str], Awaitable[VisibleLog | None]]
 """What the asker may read of the space of this name; None: nothing."""
 
-How: TypeAlias = Literal["correlation", "trigger", "reference", "compresses"]
+ReferenceType: TypeAlias = Literal["correlation", "trigger", "reference", "compresses"]
 
 _SPACE = "space:"
 
@@ -64,7 +64,7 @@ _SPACE = "space:"
 class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     """As it is written."""
-    how: How
+    how: ReferenceType
     space: str | None = None
     """None: this one."""
     envelope: Envelope | None = None
@@ -78,37 +78,39 @@ class References(msgspec.Struct, frozen=True, kw_only=True):
     """What correlates to it, said later."""
 
 
-async def references(log: Log, seq: int, elsewhere: Elsewhere | None = None) -> References | None:
+async def references(log: VisibleLog, seq: int, other_logs: OtherLogs | None = None) -> References | None:
     """None: there is no such envelope for the reader."""
     stored = await log.one(seq)
     if stored is None:
         return None
     envelope = stored.envelope
-    spaces: dict[str, Log | None] = {}
-    found: list[Reference] = []
-    for how, name in list(dict.fromkeys(_named(envelope)))[:MOST]:
+    spaces: dict[str, VisibleLog | None] = {}
+    resolved: list[Reference] = []
+    for how, name in list(dict.fromkeys(_referenced_names(envelope)))[:MAX_NAMES]:
         if not name.startswith(_SPACE):
-            there = await log.by_id(name, before=seq) if is_id(name) else None
-            found.append(Reference(name=name, how=how, envelope=None if there is None else there.envelope))
+            target = await log.by_id(name, before=seq) if is_id(name) else None
+            resolved.append(Reference(name=name, how=how, envelope=None if target is None else target.envelope))
             continue
         space, _, id = name.removeprefix(_SPACE).partition("/")
         if space not in spaces:
-            spaces[space] = log if space == log.name else await elsewhere(space) if elsewhere is not None else None
+            spaces[space] = log if space == log.name else await other_logs(space) if other_logs is not None else None
         other = spaces[space]
-        there = await other.by_id(id) if other is not None and is_id(id) else None
-        found.append(Reference(name=name, how=how, space=space, envelope=None if there is None else there.envelope))
-    later = await log.about([envelope.id], after=seq, limit=MOST_ANSWERS)
-    return References(seq=seq, references=tuple(found), referred_by=tuple(one.envelope for one in later))
+        target = await other.by_id(id) if other is not None and is_id(id) else None
+        resolved.append(
+            Reference(name=name, how=how, space=space, envelope=None if target is None else target.envelope)
+        )
+    later = await log.correlated([envelope.id], after=seq, limit=MAX_REFERRERS)
+    return References(seq=seq, references=tuple(resolved), referred_by=tuple(one.envelope for one in later))
 
 
-def _named(envelope: Envelope) -> Iterator[tuple[How, str]]:
+def _referenced_names(envelope: Envelope) -> Iterator[tuple[ReferenceType, str]]:
     payload = envelope.payload
     for id in envelope.correlation_id:
         yield "correlation", id
     if envelope.family != "reasoning":
         return
     metadata = payload.get("metadata")
-    listed: tuple[tuple[How, Any], ...] = (
+    listed: tuple[tuple[ReferenceType, Any], ...] = (
         ("trigger", payload.get("triggered_by")),
         ("reference", payload.get("references")),
         ("compresses", metadata.get("compresses") if isinstance(metadata, dict) else None),
@@ -119,11 +121,11 @@ def _named(envelope: Envelope) -> Iterator[tuple[How, str]]:
                 yield how, name
 
 
-AT_ONCE = 20
+MERGE_WINDOW_MS = 20
 """Milliseconds: what follows within that time is told together, and the pause is made up for afterwards."""
 
 
-class Stretch(NamedTuple):
+class ReplayRange(NamedTuple):
     """A part of the history, and how fast it is told."""
 
     after: int = 0
@@ -138,30 +140,30 @@ class Stretch(NamedTuple):
     """Seconds, for what was said hours apart. None: as long as it was."""
 
 
-ALL = Stretch()
+WHOLE_HISTORY = ReplayRange()
 
 
 async def replay(
-    log: Log, what: Stretch, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    log: VisibleLog, span: ReplayRange, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> AsyncIterator[list[Envelope]]:
     """What is said meanwhile is not in it. Raises `RequestError`."""
-    after, before, since, until, speed, longest_pause = what
+    after, before, since, until, speed, longest_pause = span
     if speed is not None and not 0 < speed < float("inf"):
         raise RequestError("speed: how many times as fast as it was said, a number above 0", param="speed")
     if since is not None:
-        after = max(after, await log.spaces.since(log.owner, log.name, since) - 1)
+        after = max(after, await log.spaces.first_seq_since(log.owner, log.name, since) - 1)
     if until is not None:
-        end = await log.spaces.since(log.owner, log.name, until)
+        end = await log.spaces.first_seq_since(log.owner, log.name, until)
         before = end if before is None else min(before, end)
     last: int | None = None
-    async for batch in log.all(after=after, before=before):
+    async for batch in log.batches(after=after, before=before):
         if speed is None:
             yield [replace(stored.envelope, replayed=True) for stored in batch]
             continue
         group: list[Envelope] = []
         for stored in batch:
             pause = 0 if last is None else max(0, stored.at - last)
-            if last is None or pause / speed > AT_ONCE:
+            if last is None or pause / speed > MERGE_WINDOW_MS:
                 if group:
                     yield group
                     group = []
@@ -174,7 +176,7 @@ async def replay(
             yield group
 
 
-MOST_PAGE = 500
+MAX_PAGE_SIZE = 500
 """So many envelopes, hits or contexts are given at once."""
 
 
@@ -202,17 +204,17 @@ class History:
         store: Store,
         owner: str,
         name: str,
-        reader: Subscriber,
+        viewer: SpaceViewer,
         *,
         advisory: bool = False,
-        elsewhere: Callable[[str], Awaitable[History | None]] | None = None,
+        other_history: Callable[[str], Awaitable[History | None]] | None = None,
         record: RecordHead | None = None,
     ) -> None:
         """`advisory`: whether addresses are (the space's setting). `elsewhere`: the asker's own view of the space of
         this name, None where they are nobody. `record`: the head of the space's record, for exports, if it is not the
         store's."""
-        self.log = Log(store, owner, name, reader, advisory=advisory)
-        self._elsewhere = elsewhere
+        self.log = VisibleLog(store, owner, name, viewer, advisory=advisory)
+        self._other_history = other_history
         self._record = record or self._head_of_record
         self._store = store
 
@@ -235,10 +237,10 @@ class History:
         before: int | None = None,
         limit: int = 100,
         newest: bool = False,
-        **which: Unpack[Which],
+        **which: Unpack[EnvelopeFilter],
     ) -> Page:
         """Envelopes with after < seq < before, ascending: the first `limit`, or the last ones (`newest`)."""
-        return await self.log.page(after=after, before=before, limit=_most(limit), newest=newest, **which)
+        return await self.log.page(after=after, before=before, limit=_clamp_limit(limit), newest=newest, **which)
 
     async def search(
         self,
@@ -246,44 +248,54 @@ class History:
         *,
         before: int | None = None,
         limit: int = 50,
-        **which: Unpack[Which],
+        **which: Unpack[EnvelopeFilter],
     ) -> Hits:
         """What holds this anywhere in its payload: any script, case does not matter (`storage.search`)."""
         from ...storage.search import snippet
 
-        limit, log = _most(limit), self.log
+        limit, log = _clamp_limit(limit), self.log
         hits: list[Hit] = []
-        looked, held, weighed, more = 0, 0, 0, bool(query)
-        while more and len(hits) < limit and looked < MOST_READ and held < MOST_HELD and weighed < MOST_WEIGHED:
-            step = min(MOST_PAGE, max(limit - len(hits) + 1, 50))
+        scanned_count, held_bytes, scanned_bytes, has_more = 0, 0, 0, bool(query)
+        while (
+            has_more
+            and len(hits) < limit
+            and scanned_count < MAX_SCANNED
+            and held_bytes < MAX_HELD_BYTES
+            and scanned_bytes < MAX_SCANNED_BYTES
+        ):
+            step = min(MAX_PAGE_SIZE, max(limit - len(hits) + 1, 50))
             rows = await log.spaces.search(log.owner, log.name, query, before=before, limit=step, **which)
-            more, looked, weighed = rows.more, looked + len(rows), weighed + rows.size
-            for stored, size in zip(rows, rows.sizes, strict=True):
+            has_more, scanned_count, scanned_bytes = (
+                rows.has_more,
+                scanned_count + len(rows),
+                scanned_bytes + rows.total_bytes,
+            )
+            for stored, size in zip(rows, rows.sizes_bytes, strict=True):
                 if len(hits) == limit:
-                    more = True
+                    has_more = True
                     break
                 before = stored.envelope.seq
-                if log.sees(stored):
-                    held += size
-                    hits.append(Hit(stored.told, stored.at, snippet(searched_text(stored.envelope), query)))
-        return Hits(tuple(hits), more, before or 0)
+                if log.is_visible(stored):
+                    held_bytes += size
+                    hits.append(Hit(stored.with_flags, stored.at, snippet(searched_text(stored.envelope), query)))
+        return Hits(tuple(hits), has_more, before or 0)
 
     async def contexts(self, *, before: int | None = None, limit: int = 20) -> Contexts:
         """The outermost contexts, the newest first, one line each."""
-        return await shapes.contexts(self.log, before=before, limit=_most(limit))
+        return await shapes.contexts(self.log, before=before, limit=_clamp_limit(limit))
 
-    async def tree(self, path: str) -> Grown | None:
+    async def tree(self, path: str) -> ContextTree | None:
         """A context with what is inside it, what triggered it and what came of it. None: there is nothing to see."""
-        grown = await read_tree(self.log, path)
-        return grown if grown.trees else None
+        context_tree = await read_tree(self.log, path)
+        return context_tree if context_tree.trees else None
 
     async def patterns(self, *, before: int | None = None, limit: int = 200) -> Patterns:
         """The shapes of the newest reasoning, by kind and tool."""
-        return await shapes.patterns(self.log, before=before, limit=_most(limit))
+        return await shapes.patterns(self.log, before=before, limit=_clamp_limit(limit))
 
     async def references(self, seq: int) -> References | None:
         """What it refers to, here and in other spaces, and what refers to it. None: there is no such envelope."""
-        return await references(self.log, seq, self._other)
+        return await references(self.log, seq, self._other_log)
 
     def export(
         self,
@@ -291,7 +303,7 @@ class History:
         *,
         after: int = 0,
         before: int | None = None,
-        dialect: DialectName = USUAL,
+        dialect: DialectName = DEFAULT_DIALECT,
         reasoning: ReasoningForm = "reasoning_content",
         metadata: bool = True,
         complete: bool = False,
@@ -299,28 +311,28 @@ class History:
         """JSON lines, in chunks of whole lines (`exporting`). `dialect` is jsonl's; the last three are chat-jsonl's."""
         match format:
             case "chat-jsonl":
-                return exporting.chats(
+                return exporting.export_chats(
                     self.log, after=after, before=before, reasoning=reasoning, metadata=metadata, complete=complete
                 )
             case "otel":
-                return exporting.events(self.log, after=after, before=before)
-        return exporting.envelopes(self.log, after=after, before=before, dialect=dialect, record=self._record)
+                return exporting.export_events(self.log, after=after, before=before)
+        return exporting.export_envelopes(self.log, after=after, before=before, dialect=dialect, record=self._record)
 
     def replay(
-        self, what: Stretch = ALL, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self, span: ReplayRange = WHOLE_HISTORY, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     ) -> AsyncIterator[list[Envelope]]:
         """What was said, in batches, flagged `replayed`: at once, or `speed` times as fast as it was."""
-        return replay(self.log, what, sleep)
+        return replay(self.log, span, sleep)
 
     async def _head_of_record(self) -> Mapping[str, Any] | None:
         scope = f"space:{self.log.name}"
         head = await self._store.record.head(self.log.owner, scope)
         return None if head is None else {"scope": scope, "number": head.number, "hash": head.hash.hex()}
 
-    async def _other(self, name: str) -> Log | None:
-        other = await self._elsewhere(name) if self._elsewhere is not None else None
+    async def _other_log(self, name: str) -> VisibleLog | None:
+        other = await self._other_history(name) if self._other_history is not None else None
         return None if other is None else other.log
 
 
-def _most(limit: int) -> int:
-    return max(1, min(limit, MOST_PAGE))
+def _clamp_limit(limit: int) -> int:
+    return max(1, min(limit, MAX_PAGE_SIZE))

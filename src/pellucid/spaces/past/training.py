@@ -24,131 +24,134 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from ...envelopes import time_text
-from .dialogue import Answer, Called, Dialogue, Heard, Thought, Turn, json_text
+from .dialogue import AnswerTurn, Dialogue, DialogueTurn, IncomingTurn, ThoughtTurn, ToolCallTurn, json_text
 
 ReasoningForm: TypeAlias = Literal["reasoning_content", "thinking", "reasoning", "think", "none"]
 REASONING_FORMS: tuple[ReasoningForm, ...] = get_args(ReasoningForm)
 
-MOST_NAME = 64
-_NO_NAME = re.compile(r"[^A-Za-z0-9_-]")
+MAX_NAME_LENGTH = 64
+_FORBIDDEN_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
-APART = "\n\n"
-_OPEN: Mapping[str, Any] = {"type": "object", "properties": {}}
+PARAGRAPH_BREAK = "\n\n"
+_ANY_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 """The parameters of a tool that nobody described."""
 
 
-def messages(turns: Sequence[Turn], form: ReasoningForm = "reasoning_content") -> list[dict[str, Any]]:
+def messages(turns: Sequence[DialogueTurn], form: ReasoningForm = "reasoning_content") -> list[dict[str, Any]]:
     """The turns of a dialogue, as messages."""
-    writer = _Writer(form)
+    writer = _MessageWriter(form)
     for turn in turns:
         match turn:
-            case Heard():
-                writer.heard(turn)
-            case Thought(text):
+            case IncomingTurn():
+                writer.add_incoming(turn)
+            case ThoughtTurn(text):
                 writer.thoughts.append(text)
-            case Called():
-                writer.called(turn)
-            case Answer(text):
-                writer.says(text)
-    writer.ends()
+            case ToolCallTurn():
+                writer.add_tool_call(turn)
+            case AnswerTurn(text):
+                writer.add_answer(text)
+    writer.finish()
     return writer.messages
 
 
-def tools(turns: Sequence[Turn], known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def tools(turns: Sequence[DialogueTurn], known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The tools that were called, as their servers describe them (`known`, by name), if they do."""
-    return [_tool(name, known.get(name, {})) for name in dict.fromkeys(t.name for t in turns if isinstance(t, Called))]
+    return [
+        _tool_definition(name, known.get(name, {}))
+        for name in dict.fromkeys(t.name for t in turns if isinstance(t, ToolCallTurn))
+    ]
 
 
-def line(
-    said: Dialogue,
+def training_line(
+    dialogue: Dialogue,
     known: Mapping[str, Mapping[str, Any]],
-    about: Mapping[str, Any],
+    extra_metadata: Mapping[str, Any],
     *,
     form: ReasoningForm = "reasoning_content",
     metadata: bool = True,
 ) -> dict[str, Any]:
     """`about`: what else is told of it in `metadata`."""
-    written: dict[str, Any] = {"messages": messages(said.turns, form)}
-    if called := tools(said.turns, known):
-        written["tools"] = called
+    fields: dict[str, Any] = {"messages": messages(dialogue.turns, form)}
+    if called_tools := tools(dialogue.turns, known):
+        fields["tools"] = called_tools
     if metadata:
-        written["metadata"] = {
-            **about,
-            "owner": said.owner,
-            "participants": list(said.participants),
-            "trigger": said.trigger,
-            "complete": is_complete(said),
-            "unanswered": sum(isinstance(turn, Called) and turn.result is None for turn in said.turns),
-            "first_seq": said.first.seq,
-            "started": time_text(said.first.ts),
+        fields["metadata"] = {
+            **extra_metadata,
+            "owner": dialogue.owner,
+            "participants": list(dialogue.participants),
+            "trigger": dialogue.trigger,
+            "complete": is_complete(dialogue),
+            "unanswered": sum(isinstance(turn, ToolCallTurn) and turn.result is None for turn in dialogue.turns),
+            "first_seq": dialogue.first.seq,
+            "started": time_text(dialogue.first.ts),
         }
-    return written
+    return fields
 
 
-def is_complete(said: Dialogue) -> bool:
+def is_complete(dialogue: Dialogue) -> bool:
     """Whether there is a question at its beginning, and an answer or a conclusion at its end."""
-    return said.trigger != "none" and said.answered
+    return dialogue.trigger != "none" and dialogue.answered
 
 
-class _Writer:
+class _MessageWriter:
     def __init__(self, form: ReasoningForm) -> None:
         self.messages: list[dict[str, Any]] = []
         self.thoughts: list[str] = []
         self._form = form
-        self._waiting: list[Heard] = []
-        self._calls = 0
+        self._pending: list[IncomingTurn] = []
+        self._call_count = 0
 
-    def heard(self, turn: Heard) -> None:
+    def add_incoming(self, turn: IncomingTurn) -> None:
         # What was thought before was said before: others answer to it.
         if self.thoughts:
-            self.says(self.thoughts.pop())
-        self._waiting.append(turn)
+            self.add_answer(self.thoughts.pop())
+        self._pending.append(turn)
 
-    def says(self, text: str) -> None:
-        self._assistant(text)
+    def add_answer(self, text: str) -> None:
+        self._add_assistant(text)
 
-    def called(self, turn: Called) -> None:
-        self._calls += 1
-        id = f"call_{self._calls}"
-        function = {"name": _name(turn.name), "arguments": json_text(turn.arguments)}
-        self._assistant("", tool_calls=[{"id": id, "type": "function", "function": function}])
+    def add_tool_call(self, turn: ToolCallTurn) -> None:
+        self._call_count += 1
+        id = f"call_{self._call_count}"
+        function = {"name": _allowed_name(turn.name), "arguments": json_text(turn.arguments)}
+        self._add_assistant("", tool_calls=[{"id": id, "type": "function", "function": function}])
         self.messages.append({"role": "tool", "tool_call_id": id, "content": turn.result or ""})
 
-    def ends(self) -> None:
+    def finish(self) -> None:
         if self.thoughts:
-            self.says(self.thoughts.pop())
-        self._user()
+            self.add_answer(self.thoughts.pop())
+        self._add_user()
 
-    def _assistant(self, content: str, **more: Any) -> None:
-        self._user()
-        reasoning = APART.join(self.thoughts)
+    def _add_assistant(self, content: str, **more: Any) -> None:
+        self._add_user()
+        reasoning = PARAGRAPH_BREAK.join(self.thoughts)
         self.thoughts.clear()
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if reasoning and self._form == "think":
-            message["content"] = f"<think>\n{reasoning}\n</think>{APART}{content}"
+            message["content"] = f"<think>\n{reasoning}\n</think>{PARAGRAPH_BREAK}{content}"
         elif reasoning and self._form != "none":
             message[self._form] = reasoning
         self.messages.append(message | more)
 
-    def _user(self) -> None:
-        several = len({turn.speaker for turn in self._waiting}) > 1
-        if self._waiting:
-            texts = [f"{turn.speaker}: {turn.text}" if several else turn.text for turn in self._waiting]
-            message = {"role": "user", "content": APART.join(texts)}
-            if not several:
-                message["name"] = _name(self._waiting[0].speaker)
+    def _add_user(self) -> None:
+        has_several_speakers = len({turn.speaker for turn in self._pending}) > 1
+        if self._pending:
+            texts = [f"{turn.speaker}: {turn.text}" if has_several_speakers else turn.text for turn in self._pending]
+            message = {"role": "user", "content": PARAGRAPH_BREAK.join(texts)}
+            if not has_several_speakers:
+                message["name"] = _allowed_name(self._pending[0].speaker)
             self.messages.append(message)
-            self._waiting.clear()
+            self._pending.clear()
 
 
-def _name(text: str) -> str:
-    return _NO_NAME.sub("_", text)[:MOST_NAME]
+def _allowed_name(text: str) -> str:
+    return _FORBIDDEN_NAME_CHARS.sub("_", text)[:MAX_NAME_LENGTH]
 
 
-def _tool(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    described, schema = known.get("description"), known.get("inputSchema")
-    function: dict[str, Any] = {"name": _name(name)}
-    if isinstance(described, str):
-        function["description"] = described
-    function["parameters"] = schema if isinstance(schema, dict) else dict(_OPEN)
+def _tool_definition(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+    description, schema = known.get("description"), known.get("inputSchema")
+    function: dict[str, Any] = {"name": _allowed_name(name)}
+    if isinstance(description, str):
+        function["description"] = description
+    function["parameters"] = schema if isinstance(schema, dict) else dict(_ANY_PARAMETERS)
     return {"type": "function", "function": function}

@@ -13,22 +13,22 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 from ...envelopes import GATEWAY, Envelope
-from ...envelopes.kinds import STEPS, THOUGHT
+from ...envelopes.kinds import STEP_KINDS, THOUGHT
 from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
-from ...telemetry import log, place_of
+from ...telemetry import error_location, log
 from .ids import new_id
-from .inbox import Make
+from .inbox import EnvelopeFactory
 from .settings import SpaceSettings
 from .state import SpaceState
 
 Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
 """What these say, in fewer words; empty: nothing."""
 
-MOST_CONTEXTS = 1_000
+MAX_CONTEXTS = 1_000
 
 
-class Speaker(Protocol):
+class CompressionHost(Protocol):
     """The space, in which what was compressed is said."""
 
     owner: str
@@ -37,20 +37,20 @@ class Speaker(Protocol):
     @property
     def settings(self) -> SpaceSettings: ...
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> object: ...
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> object: ...
 
-    async def say(self, make: Make) -> object: ...
+    async def append_as_gateway(self, make: EnvelopeFactory) -> object: ...
 
 
-class Compressing:
-    def __init__(self, space: Speaker, spaces: Spaces, compressor: Compressor) -> None:
+class ThoughtCompression:
+    def __init__(self, space: CompressionHost, spaces: Spaces, compressor: Compressor) -> None:
         self._space = space
         self._spaces = spaces
         self._compressor = compressor
-        self._since: dict[str, list[int]] = {}
+        self._uncompressed: dict[str, list[int]] = {}
         """The thoughts of each context that nobody said shorter yet: their numbers."""
 
-    def heard(self, stored: Sequence[StoredEnvelope]) -> None:
+    def on_stored(self, stored: Sequence[StoredEnvelope]) -> None:
         """These were said here, and are stored."""
         settings = self._space.settings.compress
         if settings is None:
@@ -60,35 +60,35 @@ class Compressing:
             if path is None or envelope.sender == GATEWAY:
                 continue
             if one.place.role == "ends":
-                self._since.pop(path, None)
-            elif envelope.kind in STEPS:
-                numbers = self._since.setdefault(path, [])
+                self._uncompressed.pop(path, None)
+            elif envelope.kind in STEP_KINDS:
+                numbers = self._uncompressed.setdefault(path, [])
                 numbers.append(envelope.seq)
                 if len(numbers) >= settings.after:
-                    del self._since[path]
-                    self._space.do(self._compress(path, numbers))
-        while len(self._since) > MOST_CONTEXTS:
-            del self._since[next(iter(self._since))]
+                    del self._uncompressed[path]
+                    self._space.spawn(self._compress(path, numbers))
+        while len(self._uncompressed) > MAX_CONTEXTS:
+            del self._uncompressed[next(iter(self._uncompressed))]
 
     async def _compress(self, path: str, numbers: list[int]) -> None:
         space = self._space
         with suppress(PellucidError):
-            told = [await self._spaces.one(space.owner, space.name, number) for number in numbers]
-            thoughts = [one.envelope for one in told if one is not None and not one.envelope.is_erased]
+            stored = [await self._spaces.get_envelope(space.owner, space.name, number) for number in numbers]
+            thoughts = [one.envelope for one in stored if one is not None and not one.envelope.is_erased]
             try:
-                words = await self._compressor(thoughts)
+                summary = await self._compressor(thoughts)
             except PellucidError:
                 return
             except Exception as error:
-                log.warning("thoughts could not be said shorter: %s", place_of(error))
+                log.warning("thoughts could not be said shorter: %s", error_location(error))
                 return
-            if not words or not thoughts:
+            if not summary or not thoughts:
                 return
 
             def make(state: SpaceState, at: int) -> Envelope | None:
                 if not state.is_open(path):
                     return None
-                payload = {"message": words, "metadata": {"compresses": [one.id for one in thoughts]}}
+                payload = {"message": summary, "metadata": {"compresses": [one.id for one in thoughts]}}
                 return Envelope(id=new_id(), ts=at, sender=GATEWAY, kind=THOUGHT, context=path, payload=payload)
 
-            await space.say(make)
+            await space.append_as_gateway(make)

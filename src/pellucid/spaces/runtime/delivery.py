@@ -23,29 +23,29 @@ from typing import Any, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, DialectName, Present, closing, said
-from ...envelopes.grants import Change, Granted, GrantEnded, Kicked
+from ...envelopes.grants import Change, GrantAdded, GrantEnded, ParticipantKicked
 from ...envelopes.kinds import CANCEL, CONFIGURED, PRESENCE
-from ...envelopes.shown import SpaceView, Subscriber, is_shown
+from ...envelopes.shown import SpaceView, SpaceViewer, is_shown
 from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
-from ...telemetry import log, place_of
+from ...telemetry import error_location, log
 from .ids import new_id
-from .living import Configuration, Living
-from .seats import Direct, Frame, Line, Seat, frame_of
+from .living import Configuration, LiveState
+from .seats import Frame, RawWrite, RawWriteOutlet, Session, encode_frame
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 """Runs it in the background, until the space is closed."""
 
-STRANGER = ""
+ANONYMOUS_ID = ""
 """Nobody's id."""
-PAGE = 200
-MOST_PAGES = 20
+PAGE_SIZE = 200
+MAX_SCANNED_PAGES = 20
 """In which so many envelopes are looked for as were asked for: others may hide between them."""
-TRIES = 5
-PAUSE = 0.5
+MAX_ATTEMPTS = 5
+RETRY_PAUSE_SECONDS = 0.5
 
 
-class _Told:
+class _Commit:
     """One commit, with its frames."""
 
     def __init__(self, stored: Sequence[StoredEnvelope], advisory: bool) -> None:
@@ -61,34 +61,34 @@ class _Told:
             if envelope.kind == CANCEL and one.place.owner is not None:
                 self.concerned.add(one.place.owner)
 
-    def frames(self, dialect: DialectName, reader: Subscriber, most: int | None = None) -> list[Frame]:
-        made = self._frames.get(dialect)
-        if made is None:
-            made = self._frames[dialect] = [None] * len(self.stored)
+    def frames(self, dialect: DialectName, viewer: SpaceViewer, limit: int | None = None) -> list[Frame]:
+        cached = self._frames.get(dialect)
+        if cached is None:
+            cached = self._frames[dialect] = [None] * len(self.stored)
         out: list[Frame] = []
-        for number, one in enumerate(self.stored[:most] if most is not None else self.stored):
-            if is_shown(one.envelope, one.place, reader, advisory=self.advisory):
-                frame = made[number]
+        for number, one in enumerate(self.stored[:limit] if limit is not None else self.stored):
+            if is_shown(one.envelope, one.place, viewer, advisory=self.advisory):
+                frame = cached[number]
                 if frame is None:
-                    frame = made[number] = frame_of(one.told, dialect)
+                    frame = cached[number] = encode_frame(one.with_flags, dialect)
                 out.append(frame)
         return out
 
 
-class _Group:
+class _AudienceGroup:
     def __init__(self, dialect: DialectName, view: SpaceView, reasoning: bool, observes: bool) -> None:
         self.dialect = dialect
-        self.stranger = Subscriber(participant=STRANGER, view=view, reasoning=reasoning, observes=observes)
-        self.lines: dict[Seat, Line] = {}
+        self.anonymous_viewer = SpaceViewer(participant=ANONYMOUS_ID, view=view, reasoning=reasoning, observes=observes)
+        self.raw_writes: dict[Session, RawWrite] = {}
         """Those that may be written to with nothing asked."""
-        self.others: dict[Seat, None] = {}
+        self.indirect: dict[Session, None] = {}
 
-    def discard(self, seat: Seat) -> None:
-        self.lines.pop(seat, None)
-        self.others.pop(seat, None)
+    def discard(self, session: Session) -> None:
+        self.raw_writes.pop(session, None)
+        self.indirect.pop(session, None)
 
     def __bool__(self) -> bool:
-        return bool(self.lines or self.others)
+        return bool(self.raw_writes or self.indirect)
 
 
 class Audience:
@@ -98,116 +98,124 @@ class Audience:
         self.delivered = delivered
         """The number of the newest envelope that was delivered."""
         self.configure(configuration)
-        self._groups: dict[tuple[object, ...], _Group] = {}
-        self._behind: dict[Seat, None] = {}
+        self._groups: dict[tuple[object, ...], _AudienceGroup] = {}
+        self._lagging: dict[Session, None] = {}
 
     def configure(self, configuration: Configuration) -> None:
         self.advisory = configuration.settings.advisory
-        self.limit = configuration.settings.limits.outlet_bytes
+        self.max_buffered_bytes = configuration.settings.limits.outlet_bytes
         """Bytes that may wait in an outlet."""
 
-    def add(self, seat: Seat) -> None:
-        reader = seat.reader
-        key = (seat.speaks, reader.view, reader.reasoning, reader.observes)
+    def add(self, session: Session) -> None:
+        viewer = session.viewer
+        key = (session.wire_dialect, viewer.view, viewer.reasoning, viewer.observes)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(seat.speaks, reader.view, reader.reasoning, reader.observes)
-        seat.group = key
-        self._line_up(seat)
-        if isinstance(seat.outlet, Direct):
-            seat.outlet.watch(partial(self._line_up, seat))
+            group = self._groups[key] = _AudienceGroup(
+                session.wire_dialect, viewer.view, viewer.reasoning, viewer.observes
+            )
+        session.group_key = key
+        self._choose_write_path(session)
+        if isinstance(session.outlet, RawWriteOutlet):
+            session.outlet.watch(partial(self._choose_write_path, session))
 
-    def _line_up(self, seat: Seat) -> None:
-        if seat.group is None:
+    def _choose_write_path(self, session: Session) -> None:
+        if session.group_key is None:
             return
-        group = self._groups[seat.group]
-        group.discard(seat)
-        line = seat.outlet.line if isinstance(seat.outlet, Direct) else None
-        if line is not None:
-            group.lines[seat] = line
+        group = self._groups[session.group_key]
+        group.discard(session)
+        raw_write = session.outlet.raw_write if isinstance(session.outlet, RawWriteOutlet) else None
+        if raw_write is not None:
+            group.raw_writes[session] = raw_write
         else:
-            group.others[seat] = None
+            group.indirect[session] = None
 
-    def discard(self, seat: Seat) -> None:
-        self._behind.pop(seat, None)
-        if seat.group is None:
+    def discard(self, session: Session) -> None:
+        self._lagging.pop(session, None)
+        if session.group_key is None:
             return
-        if isinstance(seat.outlet, Direct):
-            seat.outlet.watch(None)
-        group = self._groups[seat.group]
-        group.discard(seat)
+        if isinstance(session.outlet, RawWriteOutlet):
+            session.outlet.watch(None)
+        group = self._groups[session.group_key]
+        group.discard(session)
         if not group:
-            del self._groups[seat.group]
-        seat.group = None
+            del self._groups[session.group_key]
+        session.group_key = None
 
-    def regroup(self, seat: Seat) -> None:
+    def regroup(self, session: Session) -> None:
         """Its dialect or its rights are others now."""
-        if seat.group is not None:
-            self.discard(seat)
-            self.add(seat)
+        if session.group_key is not None:
+            self.discard(session)
+            self.add(session)
 
-    def deliver(self, stored: Sequence[StoredEnvelope], out: dict[str, int]) -> list[Seat]:
+    def deliver(self, stored: Sequence[StoredEnvelope], removed: dict[str, int]) -> list[Session]:
         """To all. `out`: participants who are put out by one of these, and by which (its place in `stored`): they are
         shown nothing after it. Those whose outlet is full now come back, and are behind."""
-        told = _Told(stored, self.advisory)
-        concerned, limit = told.concerned, self.limit
-        full: list[tuple[Seat, int]] = []
-        broken: list[Seat] = []
+        commit = _Commit(stored, self.advisory)
+        concerned, max_buffered_bytes = commit.concerned, self.max_buffered_bytes
+        full: list[tuple[Session, int]] = []
+        broken: list[Session] = []
         for group in self._groups.values():
-            shared = told.frames(group.dialect, group.stranger)
-            everything = len(shared) == len(stored) and not out
-            seats = [*group.others] if everything else [*group.lines, *group.others]
-            if everything:
+            shared = commit.frames(group.dialect, group.anonymous_viewer)
+            is_uniform = len(shared) == len(stored) and not removed
+            sessions = [*group.indirect] if is_uniform else [*group.raw_writes, *group.indirect]
+            if is_uniform:
                 data = shared[0].wire if len(shared) == 1 else b"".join([frame.wire for frame in shared])
-                broke: list[Line] = []
+                failed_writes: list[RawWrite] = []
                 # Nothing but lines is touched here: what is said to hundreds is a system call each, and what Python
                 # has to fetch in between costs as much again.
-                for line in tuple(group.lines.values()):
+                for raw_write in tuple(group.raw_writes.values()):
                     try:
-                        line(data)
+                        raw_write(data)
                     except Exception:
-                        broke.append(line)
-                if broke:
+                        failed_writes.append(raw_write)
+                if failed_writes:
                     # Their outlets know what that means.
-                    seats += [seat for seat, line in group.lines.items() if line in broke]
-            for seat in seats:
+                    sessions += [
+                        session for session, raw_write in group.raw_writes.items() if raw_write in failed_writes
+                    ]
+            for session in sessions:
                 frames = shared
-                if not everything:
-                    participant = seat.participant
-                    if participant in out:
-                        frames = told.frames(group.dialect, seat.reader, out[participant] + 1)
+                if not is_uniform:
+                    participant = session.participant
+                    if participant in removed:
+                        frames = commit.frames(group.dialect, session.viewer, removed[participant] + 1)
                     elif participant in concerned:
-                        frames = told.frames(group.dialect, seat.reader)
+                        frames = commit.frames(group.dialect, session.viewer)
                 if frames:
-                    outlet = seat.outlet
-                    if outlet.waiting > limit:
-                        full.append((seat, len(frames)))
+                    outlet = session.outlet
+                    if outlet.buffered_bytes > max_buffered_bytes:
+                        full.append((session, len(frames)))
                         continue
                     try:
                         outlet.write(frames)
                     except Exception as error:
-                        log.error("an outlet broke: %s", place_of(error))
-                        broken.append(seat)
-        for seat in self._behind:
-            seat.missed += len(told.frames(seat.speaks, seat.reader, out.get(seat.participant, len(stored) - 1) + 1))
-        for seat in broken:
-            seat.close(closing.BROKEN, "what was said could not be sent")
-        for seat, missed in full:
-            self.discard(seat)
-            self._behind[seat] = None
-            seat.missed = missed
+                        log.error("an outlet broke: %s", error_location(error))
+                        broken.append(session)
+        for session in self._lagging:
+            session.missed_count += len(
+                commit.frames(
+                    session.wire_dialect, session.viewer, removed.get(session.participant, len(stored) - 1) + 1
+                )
+            )
+        for session in broken:
+            session.close(closing.INTERNAL_ERROR, "what was said could not be sent")
+        for session, missed in full:
+            self.discard(session)
+            self._lagging[session] = None
+            session.missed_count = missed
         self.delivered = stored[-1].envelope.seq
-        return [seat for seat, _ in full]
+        return [session for session, _ in full]
 
 
-class Resuming:
+class CatchUp:
     """Gives a seat what stands between its place in the log and `audience`."""
 
     def __init__(
         self,
         audience: Audience,
         configuration: Configuration,
-        living: Living,
+        living: LiveState,
         spaces: Spaces,
         now_ms: Callable[[], int],
         spawn: Spawn,
@@ -219,176 +227,187 @@ class Resuming:
         self._now_ms = now_ms
         self._spawn = spawn
 
-    def begin(self, seat: Seat, after: int | None, history: int) -> None:
+    def begin(self, session: Session, after: int | None, history: int) -> None:
         """Its welcome is written; nothing else is."""
-        seat.at = self._audience.delivered if after is None else after
-        if seat.at > self._audience.delivered:
+        session.position = self._audience.delivered if after is None else after
+        if session.position > self._audience.delivered:
             # The number is of another space by this name: of this one they know nothing, and it is all past.
-            seat.at, seat.past = 0, self._audience.delivered
+            session.position, session.replayed_until = 0, self._audience.delivered
         if after is None and history > 0:
-            seat.task = self._spawn(self._keep(seat, history))
-        elif not self._from_memory(seat):
-            seat.task = self._spawn(self._keep(seat, 0))
+            session.catch_up_task = self._spawn(self._catch_up_with_retries(session, history))
+        elif not self._catch_up_from_memory(session):
+            session.catch_up_task = self._spawn(self._catch_up_with_retries(session, 0))
 
-    def wait_for(self, seat: Seat) -> None:
+    def resume_when_drained(self, session: Session) -> None:
         """Its outlet is full: until it is drained."""
-        seat.task = self._spawn(self._drain(seat))
+        session.catch_up_task = self._spawn(self._resume_after_drain(session))
 
-    async def _drain(self, seat: Seat) -> None:
-        await seat.outlet.drained()
-        if seat.gone:
+    async def _resume_after_drain(self, session: Session) -> None:
+        await session.outlet.wait_drained()
+        if session.is_stopped:
             return
-        if seat.missed:
-            told = said.gap(
+        if session.missed_count:
+            gap = said.gap(
                 new_id(),
                 self._now_ms(),
-                seat.participant,
-                after=seat.at,
+                session.participant,
+                after=session.position,
                 before=self._audience.delivered + 1,
-                missed=seat.missed,
+                missed=session.missed_count,
             )
-            seat.write(told)
-            seat.missed = 0
-        seat.task = None
-        self._audience.discard(seat)
-        self._audience.add(seat)
+            session.write(gap)
+            session.missed_count = 0
+        session.catch_up_task = None
+        self._audience.discard(session)
+        self._audience.add(session)
 
-    def _from_memory(self, seat: Seat) -> bool:
+    def _catch_up_from_memory(self, session: Session) -> bool:
         """Whether all that it missed is at hand, and written: then it is up to date."""
-        if seat.at < self._audience.delivered:
-            told = self._living.recent.after(seat.at, PAGE + 1)
-            if told is None or len(told) > PAGE:
+        if session.position < self._audience.delivered:
+            recent = self._living.recent.after(session.position, PAGE_SIZE + 1)
+            if recent is None or len(recent) > PAGE_SIZE:
                 return False
-            self._give(seat, told)
-        self._audience.add(seat)
+            self._write_page(session, recent)
+        self._audience.add(session)
         return True
 
-    async def _keep(self, seat: Seat, history: int) -> None:
-        tries = 0
-        while not seat.gone:
+    async def _catch_up_with_retries(self, session: Session, history: int) -> None:
+        attempts = 0
+        while not session.is_stopped:
             try:
                 if history:
-                    await self._replay(seat, history)
+                    await self._replay(session, history)
                     history = 0
-                await self._catch_up(seat)
+                await self._catch_up(session)
                 return
             except PellucidError:
-                tries += 1
-                if tries == TRIES:
-                    seat.close(closing.LATER, "the history does not answer; come back in a moment")
+                attempts += 1
+                if attempts == MAX_ATTEMPTS:
+                    session.close(closing.TRY_AGAIN_LATER, "the history does not answer; come back in a moment")
                     return
-                await asyncio.sleep(PAUSE * tries)
-        self._audience.discard(seat)
+                await asyncio.sleep(RETRY_PAUSE_SECONDS * attempts)
+        self._audience.discard(session)
 
-    async def _catch_up(self, seat: Seat) -> None:
-        while seat.at < self._audience.delivered and not seat.gone:
-            told = self._living.recent.after(seat.at, PAGE)
-            if told is None:
-                told = await self._page(after=seat.at, before=self._audience.delivered + 1, limit=PAGE)
-            if not told:
+    async def _catch_up(self, session: Session) -> None:
+        while session.position < self._audience.delivered and not session.is_stopped:
+            page = self._living.recent.after(session.position, PAGE_SIZE)
+            if page is None:
+                page = await self._page(after=session.position, before=self._audience.delivered + 1, limit=PAGE_SIZE)
+            if not page:
                 break
-            self._give(seat, told)
-            if seat.outlet.waiting:
-                await seat.outlet.drained()
+            self._write_page(session, page)
+            if session.outlet.buffered_bytes:
+                await session.outlet.wait_drained()
             else:
                 await asyncio.sleep(0)
-        if not seat.gone:
-            seat.task = None
-            self._audience.add(seat)
+        if not session.is_stopped:
+            session.catch_up_task = None
+            self._audience.add(session)
 
-    def _give(self, seat: Seat, told: list[StoredEnvelope]) -> None:
+    def _write_page(self, session: Session, page: list[StoredEnvelope]) -> None:
         frames = [
-            frame_of(replace(one.told, replayed=True) if one.envelope.seq <= seat.past else one.told, seat.speaks)
-            for one in told
-            if self._shows(one, seat)
+            encode_frame(
+                replace(one.with_flags, replayed=True)
+                if one.envelope.seq <= session.replayed_until
+                else one.with_flags,
+                session.wire_dialect,
+            )
+            for one in page
+            if self._is_shown(one, session)
         ]
-        seat.at = told[-1].envelope.seq
+        session.position = page[-1].envelope.seq
         if frames:
-            seat.outlet.write(frames)
+            session.outlet.write(frames)
 
-    async def _replay(self, seat: Seat, many: int) -> None:
+    async def _replay(self, session: Session, count: int) -> None:
         """The last that it may see, flagged. Where they begin is looked for first: what was looked through is not held,
         unless it was one portion."""
-        end = seat.at + 1
-        step = max(PAGE, min(many, 1000))
+        end = session.position + 1
+        step = max(PAGE_SIZE, min(count, 1000))
         first = before = end
-        found = looked = 0
-        once: list[StoredEnvelope] | None = None
-        while found < many and before > 1 and looked < MOST_PAGES * step:
-            told = await self._page(before=before, limit=step, newest=True)
-            if not told:
+        visible_count = scanned_count = 0
+        only_page: list[StoredEnvelope] | None = None
+        while visible_count < count and before > 1 and scanned_count < MAX_SCANNED_PAGES * step:
+            page = await self._page(before=before, limit=step, newest=True)
+            if not page:
                 break
-            once = told if looked == 0 else None
-            seqs = [one.envelope.seq for one in told if self._shows(one, seat)][found - many :]
+            only_page = page if scanned_count == 0 else None
+            seqs = [one.envelope.seq for one in page if self._is_shown(one, session)][visible_count - count :]
             first = seqs[0] if seqs else first
-            found, looked, before = found + len(seqs), looked + len(told), told[0].envelope.seq
-        if once is not None:
-            await self._flagged(seat, [one for one in once if one.envelope.seq >= first])
+            visible_count, scanned_count, before = (
+                visible_count + len(seqs),
+                scanned_count + len(page),
+                page[0].envelope.seq,
+            )
+        if only_page is not None:
+            await self._write_replayed(session, [one for one in only_page if one.envelope.seq >= first])
             return
         after = first - 1
-        while after < end - 1 and not seat.gone:
-            told = await self._page(after=after, before=end, limit=PAGE)
-            if not told:
+        while after < end - 1 and not session.is_stopped:
+            page = await self._page(after=after, before=end, limit=PAGE_SIZE)
+            if not page:
                 break
-            after = told[-1].envelope.seq
-            await self._flagged(seat, told)
+            after = page[-1].envelope.seq
+            await self._write_replayed(session, page)
 
-    async def _flagged(self, seat: Seat, told: list[StoredEnvelope]) -> None:
-        shown = [one for one in told if self._shows(one, seat)]
-        for start in range(0, len(shown), PAGE):
-            if seat.gone:
+    async def _write_replayed(self, session: Session, page: list[StoredEnvelope]) -> None:
+        shown = [one for one in page if self._is_shown(one, session)]
+        for start in range(0, len(shown), PAGE_SIZE):
+            if session.is_stopped:
                 return
-            some = shown[start : start + PAGE]
-            seat.outlet.write([frame_of(replace(one.told, replayed=True), seat.speaks) for one in some])
-            await seat.outlet.drained()
+            some = shown[start : start + PAGE_SIZE]
+            session.outlet.write(
+                [encode_frame(replace(one.with_flags, replayed=True), session.wire_dialect) for one in some]
+            )
+            await session.outlet.wait_drained()
 
-    def _shows(self, one: StoredEnvelope, seat: Seat) -> bool:
-        return is_shown(one.envelope, one.place, seat.reader, advisory=self._audience.advisory)
+    def _is_shown(self, one: StoredEnvelope, session: Session) -> bool:
+        return is_shown(one.envelope, one.place, session.viewer, advisory=self._audience.advisory)
 
-    async def _page(self, **which: Any) -> list[StoredEnvelope]:
+    async def _page(self, **query: Any) -> list[StoredEnvelope]:
         """Raises `StoreError`."""
-        return await self._spaces.page(self._configuration.owner, self._configuration.name, **which)
+        return await self._spaces.page(self._configuration.owner, self._configuration.name, **query)
 
 
-class Consequences(NamedTuple):
-    out: dict[str, int]
+class Effects(NamedTuple):
+    removed: dict[str, int]
     """Who is put out, and by which of the envelopes."""
-    rights: set[str]
+    rights_changed: set[str]
     """Who holds more or less than before."""
     left: list[str]
-    configured: bool
+    configuration_changed: bool
 
 
-def consequences_of(stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> Consequences:
+def effects_of(stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> Effects:
     """`changes`: those of each envelope."""
-    found = Consequences({}, set(), [], any(_is_of_gateway(one, CONFIGURED) for one in stored))
+    effects = Effects({}, set(), [], any(_is_gateway_kind(one, CONFIGURED) for one in stored))
     for number, (one, some) in enumerate(zip(stored, changes, strict=True)):
         for change in some:
             match change:
-                case Kicked(participant=participant):
-                    found.out.setdefault(participant, number)
-                case Granted(grant=grant):
-                    found.rights.add(grant.recipient)
+                case ParticipantKicked(participant=participant):
+                    effects.removed.setdefault(participant, number)
+                case GrantAdded(grant=grant):
+                    effects.rights_changed.add(grant.recipient)
                 case GrantEnded(recipient=recipient):
-                    found.rights.add(recipient)
-        if _is_of_gateway(one, PRESENCE) and one.envelope.payload.get("event") == "leave":
-            who = one.envelope.payload.get("participant")
-            if isinstance(who, dict):
-                found.left.append(str(who["id"]))
-    return found
+                    effects.rights_changed.add(recipient)
+        if _is_gateway_kind(one, PRESENCE) and one.envelope.payload.get("event") == "leave":
+            present = one.envelope.payload.get("participant")
+            if isinstance(present, dict):
+                effects.left.append(str(present["id"]))
+    return effects
 
 
-def _is_of_gateway(stored: StoredEnvelope, kind: str) -> bool:
+def _is_gateway_kind(stored: StoredEnvelope, kind: str) -> bool:
     return stored.envelope.kind == kind and stored.envelope.sender == GATEWAY
 
 
-class Seating:
+class SessionRegistry:
     """A space's seats."""
 
     def __init__(
         self,
         configuration: Configuration,
-        living: Living,
+        living: LiveState,
         spaces: Spaces,
         now_ms: Callable[[], int],
         spawn: Spawn,
@@ -396,78 +415,80 @@ class Seating:
         self._configuration = configuration
         self._living = living
         self._now_ms = now_ms
-        self._of: dict[str, dict[Seat, None]] = {}
+        self._by_participant: dict[str, dict[Session, None]] = {}
         """By participant."""
         self.audience = Audience(configuration, delivered=living.head)
-        self._resuming = Resuming(self.audience, configuration, living, spaces, now_ms, spawn)
+        self._catch_up = CatchUp(self.audience, configuration, living, spaces, now_ms, spawn)
 
     @property
-    def all(self) -> list[Seat]:
-        return [seat for mine in self._of.values() for seat in mine]
+    def all_sessions(self) -> list[Session]:
+        return [session for own_sessions in self._by_participant.values() for session in own_sessions]
 
-    def add(self, seat: Seat, after_seq: int | None, history: int) -> None:
+    def add(self, session: Session, after_seq: int | None, history: int) -> None:
         """It is welcome, and is brought up to where the others are."""
-        self._of.setdefault(seat.participant, {})[seat] = None
-        self._welcome(seat, after_seq)
-        self._resuming.begin(seat, after_seq, history)
+        self._by_participant.setdefault(session.participant, {})[session] = None
+        self._send_welcome(session, after_seq)
+        self._catch_up.begin(session, after_seq, history)
 
-    def remove(self, seat: Seat) -> None:
+    def remove(self, session: Session) -> None:
         """Nothing more is written to it."""
-        self.audience.discard(seat)
-        seat.stop()
-        mine = self._of.get(seat.participant)
-        if mine is not None:
-            mine.pop(seat, None)
-            if not mine:
-                del self._of[seat.participant]
+        self.audience.discard(session)
+        session.stop()
+        own_sessions = self._by_participant.get(session.participant)
+        if own_sessions is not None:
+            own_sessions.pop(session, None)
+            if not own_sessions:
+                del self._by_participant[session.participant]
 
     def close(self, code: int, reason: str) -> None:
         """All of them."""
-        for seat in self.all:
-            seat.close(code, reason)
+        for session in self.all_sessions:
+            session.close(code, reason)
 
-    def deliver(self, stored: Sequence[StoredEnvelope], what: Consequences) -> None:
-        affected = what.rights
-        if what.configured:
+    def deliver(self, stored: Sequence[StoredEnvelope], effects: Effects) -> None:
+        affected = effects.rights_changed
+        if effects.configuration_changed:
             self.audience.configure(self._configuration)
-            affected = affected.union(self._of)
-        self._take_rights(affected)
+            affected = affected.union(self._by_participant)
+        self._update_rights(affected)
         before = self.audience.delivered
-        full = self.audience.deliver(stored, what.out)
-        for seat in full:
-            seat.at = before
-            self._resuming.wait_for(seat)
-        for participant in {*what.out, *(one for one in affected if not self._is_member(one))}:
-            for seat in list(self._of.get(participant, ())):
-                seat.close(closing.NOT_LET_IN, "you are not in this space any more")
+        full = self.audience.deliver(stored, effects.removed)
+        for session in full:
+            session.position = before
+            self._catch_up.resume_when_drained(session)
+        for participant in {*effects.removed, *(one for one in affected if not self._is_member(one))}:
+            for session in list(self._by_participant.get(participant, ())):
+                session.close(closing.FORBIDDEN, "you are not in this space any more")
 
-    def _take_rights(self, participants: Iterable[str]) -> None:
+    def _update_rights(self, participants: Iterable[str]) -> None:
         """Some of what they may is another now: they are told, and read by it."""
         state = self._living.state
         for participant in participants:
-            for seat in list(self._of.get(participant, ())):
-                reader = state.subscriber(participant, seat.reader.view)
-                if reader != seat.reader:
-                    seat.reader = reader
-                    self.audience.regroup(seat)
-                if self._is_member(participant) and seat.capabilities != state.capabilities(participant):
-                    self._welcome(seat)
+            for session in list(self._by_participant.get(participant, ())):
+                viewer = state.viewer(participant, session.viewer.view)
+                if viewer != session.viewer:
+                    session.viewer = viewer
+                    self.audience.regroup(session)
+                if self._is_member(participant) and session.capabilities != state.capabilities(participant):
+                    self._send_welcome(session)
 
-    def _welcome(self, seat: Seat, after_seq: int | None = None) -> None:
+    def _send_welcome(self, session: Session, after_seq: int | None = None) -> None:
         state = self._living.state
-        foreign = {} if after_seq is None or after_seq <= self.audience.delivered else {"unknown_after_seq": after_seq}
-        seat.capabilities = state.capabilities(seat.participant)
-        others = [Present(one, state.capabilities(one)) for one in state.present if one != seat.participant]
-        seat.write(
+        unknown_position = (
+            {} if after_seq is None or after_seq <= self.audience.delivered else {"unknown_after_seq": after_seq}
+        )
+        session.capabilities = state.capabilities(session.participant)
+        others = [Present(one, state.capabilities(one)) for one in state.present_since if one != session.participant]
+        session.write(
             said.welcome(
                 new_id(),
                 self._now_ms(),
-                Present(seat.participant, seat.capabilities),
+                Present(session.participant, session.capabilities),
                 others,
                 space=self._configuration.name,
                 head=self.audience.delivered,
-                view=seat.reader.view,
-                **foreign,
+                view=session.viewer.view,
+                **unknown_position,
             )
         )
 

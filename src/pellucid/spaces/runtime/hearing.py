@@ -20,67 +20,67 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...envelopes import Defaults, DialectName, Envelope, EnvelopeError, load, read
-from ...envelopes.frames import glimpse
-from ...envelopes.translate import dialect_of
+from ...envelopes import Defaults, DialectName, Envelope, EnvelopeError, decode_frame, read
+from ...envelopes.frames import peek
+from ...envelopes.translate import detect_dialect
 from ...errors import ErrorInfo, PellucidError
 from .ids import new_id
-from .inbox import Item, Tell
+from .inbox import OnResult, WriteRequest
 from .living import Configuration
 from .settings import FloodLimits, Rate
 
 FAMILIES = ("reasoning", "chat", "mcp")
 OTHER = "other"
 
-QUIET = 2.0
+QUIET_SECONDS = 2.0
 """Seconds without a refusal after which somebody is no longer over the limit."""
 
 
 class Bucket:
-    __slots__ = ("_at", "_level", "_rate")
+    __slots__ = ("_at", "_available", "_rate")
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
-        self._level = rate.burst
+        self._available = rate.burst
         self._at: float | None = None
 
-    def wait(self, amount: float, now: float) -> float:
+    def wait_seconds(self, amount: float, now: float) -> float:
         """Seconds until so much may be taken; 0: now. More than it ever holds is let by when it is full."""
-        rate, level = self._rate, self._level
+        rate, level = self._rate, self._available
         if self._at is not None:
             level = min(rate.burst, level + max(0.0, now - self._at) * rate.per_second)
-        self._level, self._at = level, now
+        self._available, self._at = level, now
         return max(0.0, (min(amount, rate.burst) - level) / rate.per_second)
 
     def take(self, amount: float) -> None:
-        self._level -= amount
+        self._available -= amount
 
 
-class Guard:
+class RateLimiter:
     """One participant's."""
 
-    __slots__ = ("_limits", "_messages", "_since", "_until", "_volume", "last")
+    __slots__ = ("_limits", "_messages", "_over_limit_since", "_over_limit_until", "_volume", "last_used")
 
     def __init__(self, limits: FloodLimits) -> None:
         self._limits = limits
         self._messages = {family: Bucket(getattr(limits, family)) for family in (*FAMILIES, OTHER)}
         self._volume = {family: Bucket(limits.bytes) for family in (*FAMILIES, OTHER)}
-        self._since = self._until = -QUIET
+        self._over_limit_since = self._over_limit_until = -QUIET_SECONDS
         """When they began to be over the limit, and when they were last."""
-        self.last = 0.0
+        self.last_used = 0.0
         """When they last said something."""
 
-    def take(self, family: str, size: int, now: float) -> None:
+    def take(self, family: str, size_bytes: int, now: float) -> None:
         """Raises `PellucidError`."""
         if family not in FAMILIES:
             family = OTHER
-        self.last = now
+        self.last_used = now
         messages, volume = self._messages[family], self._volume[family]
-        wait = max(messages.wait(1, now), volume.wait(size, now))
+        wait = max(messages.wait_seconds(1, now), volume.wait_seconds(size_bytes, now))
         if wait > 0:
-            if now - self._until >= QUIET:
-                self._since = now
-            self._until = now
+            if now - self._over_limit_until >= QUIET_SECONDS:
+                self._over_limit_since = now
+            self._over_limit_until = now
             raise PellucidError(
                 ErrorInfo(
                     "too_many_requests",
@@ -90,137 +90,144 @@ class Guard:
                 )
             )
         messages.take(1)
-        volume.take(size)
+        volume.take(size_bytes)
 
-    def out_of_patience(self, now: float) -> bool:
-        return now - self._until < QUIET and self._until - self._since > self._limits.patience
+    def exceeds_patience(self, now: float) -> bool:
+        return (
+            now - self._over_limit_until < QUIET_SECONDS
+            and self._over_limit_until - self._over_limit_since > self._limits.patience
+        )
 
 
-class Guards:
+class RateLimiters:
     """Those of a space. Who said nothing for a while is forgotten: their buckets are full again."""
 
-    MOST = 1_000
+    MAX_LIMITERS = 1_000
 
     def __init__(self, limits: FloodLimits) -> None:
-        self._of: dict[str, Guard] = {}
+        self._by_participant: dict[str, RateLimiter] = {}
         self._limits: FloodLimits | None = None
-        self.take_limits(limits)
+        self.set_limits(limits)
 
-    def take_limits(self, limits: FloodLimits) -> None:
+    def set_limits(self, limits: FloodLimits) -> None:
         """From now on these hold."""
         if limits == self._limits:
             return
         self._limits = limits
-        self._of.clear()
+        self._by_participant.clear()
         rates = [getattr(limits, family) for family in (*FAMILIES, OTHER, "bytes")]
-        self._full_after = max(QUIET, *(rate.burst / rate.per_second for rate in rates))
+        self._full_after_seconds = max(QUIET_SECONDS, *(rate.burst / rate.per_second for rate in rates))
 
-    def of(self, participant: str, now: float) -> Guard:
-        guard = self._of.get(participant)
-        if guard is None:
-            if len(self._of) >= self.MOST:
-                self._of = {name: one for name, one in self._of.items() if now - one.last < self._full_after}
+    def get(self, participant: str, now: float) -> RateLimiter:
+        limiter = self._by_participant.get(participant)
+        if limiter is None:
+            if len(self._by_participant) >= self.MAX_LIMITERS:
+                self._by_participant = {
+                    name: one
+                    for name, one in self._by_participant.items()
+                    if now - one.last_used < self._full_after_seconds
+                }
             assert self._limits is not None
-            guard = self._of[participant] = Guard(self._limits)
-        return guard
+            limiter = self._by_participant[participant] = RateLimiter(self._limits)
+        return limiter
 
 
-MOST_FOR_NOTHING = 1000
+MAX_CHARGED_UNREADABLE_BYTES = 1000
 """Bytes that are counted of what cannot be read."""
 
 
-class Heard(NamedTuple):
+class IngestedEnvelope(NamedTuple):
     envelope: Envelope
     """Without what must not be seen."""
-    named: bool
+    has_sender_id: bool
     """Whether its id is its sender's own."""
-    size: int
+    size_bytes: int
     redacted: tuple[str, ...]
-    dated: bool = False
+    has_sender_ts: bool = False
     """Whether its sender says when it was sent."""
 
-    def item(self, tell: Tell, address: str = "") -> Item:
-        return Item(
-            tell,
+    def to_request(self, on_result: OnResult, address: str = "") -> WriteRequest:
+        return WriteRequest(
+            on_result,
             envelope=self.envelope,
-            named=self.named,
-            size=self.size,
+            has_sender_id=self.has_sender_id,
+            size_bytes=self.size_bytes,
             redacted=self.redacted,
-            dated=self.dated,
+            has_sender_ts=self.has_sender_ts,
             address=address,
         )
 
 
-class TooMuch(PellucidError):
+class RateLimited(PellucidError):
     """`about` was not taken: its sender says more than the space takes."""
 
-    def __init__(self, info: ErrorInfo, about: Envelope) -> None:
+    def __init__(self, info: ErrorInfo, envelope: Envelope) -> None:
         super().__init__(info)
-        self.about = about
+        self.envelope = envelope
 
 
-class Speaker(Protocol):
-    def speak(self, dialect: DialectName) -> None:
+class DialectListener(Protocol):
+    def set_dialect(self, dialect: DialectName) -> None:
         """It has shown which dialect it speaks."""
         ...
 
 
-class Hearing:
+class Ingest:
     """A space's. `clock` gives seconds since 1970."""
 
     def __init__(self, configuration: Configuration, clock: Callable[[], float]) -> None:
         self._configuration = configuration
         self._clock = clock
-        self._guards = Guards(configuration.settings.limits)
+        self._limiters = RateLimiters(configuration.settings.limits)
 
-    def take_limits(self) -> None:
+    def reload_limits(self) -> None:
         """The settings may be others now."""
-        self._guards.take_limits(self._configuration.settings.limits)
+        self._limiters.set_limits(self._configuration.settings.limits)
 
-    def read(
+    def process(
         self,
         participant: str,
         data: bytes | str | dict[str, Any],
         size: int | None,
         dialect: DialectName | None,
-        speaker: Speaker | None = None,
-    ) -> Heard:
+        listener: DialectListener | None = None,
+    ) -> IngestedEnvelope:
         """`size`: the bytes of what was read before. `speaker` is told the dialect if that is not known yet. Raises
         `PellucidError`."""
         now = monotonic()
-        guard = self._guards.of(participant, now)
+        limiter = self._limiters.get(participant, now)
         size = _size_of(data) if size is None else size
         defaults = Defaults(participant, new_id(), round(self._clock() * 1000))
         try:
             limit = self._configuration.settings.limits.frame_bytes
             if size > limit:
-                about, attempted = glimpse(data)
+                envelope_id, attempted_kind = peek(data)
                 raise EnvelopeError(
                     f"an envelope has at most {limit} bytes here, not {size}; send it in parts",
                     kind="too_large",
                     code="too_large",
-                    about=about,
-                    attempted_kind=attempted,
+                    envelope_id=envelope_id,
+                    attempted_kind=attempted_kind,
                 )
-            if dialect is None and speaker is not None:
-                data = load(data)
-                dialect = dialect_of(data)
+            if dialect is None and listener is not None:
+                data = decode_frame(data)
+                dialect = detect_dialect(data)
                 if dialect is not None:
-                    speaker.speak(dialect)
+                    listener.set_dialect(dialect)
             envelope = read(data, dialect, defaults)
         except EnvelopeError:
-            guard.take(OTHER, min(size, MOST_FOR_NOTHING), now)
+            limiter.take(OTHER, min(size, MAX_CHARGED_UNREADABLE_BYTES), now)
             raise
         try:
-            guard.take(envelope.family, size, now)
+            limiter.take(envelope.family, size, now)
         except PellucidError as error:
-            raise TooMuch(error.info, envelope) from None
-        envelope, redacted = self._configuration.redactor.envelope(envelope)
-        return Heard(envelope, envelope.id != defaults.id, size, redacted, envelope.ts != defaults.ts)
+            raise RateLimited(error.info, envelope) from None
+        envelope, redacted = self._configuration.redactor.redact(envelope)
+        return IngestedEnvelope(envelope, envelope.id != defaults.id, size, redacted, envelope.ts != defaults.ts)
 
-    def out_of_patience(self, participant: str) -> bool:
+    def exceeds_patience(self, participant: str) -> bool:
         now = monotonic()
-        return self._guards.of(participant, now).out_of_patience(now)
+        return self._limiters.get(participant, now).exceeds_patience(now)
 
 
 def _size_of(data: bytes | str | dict[str, Any]) -> int:

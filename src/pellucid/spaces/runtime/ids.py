@@ -23,11 +23,11 @@ def new_id() -> str:
     return f"env-{_random.getrandbits(128):032x}"
 
 
-PREFIX = "pst_"
+TOKEN_PREFIX = "pst_"
 
 
 def new_token() -> str:
-    return PREFIX + secrets.token_urlsafe(32)
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def digest_of(token: str) -> bytes:

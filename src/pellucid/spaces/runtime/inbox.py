@@ -16,128 +16,128 @@ from ...errors import PellucidError
 from ...storage import StoredEnvelope
 from .state import SpaceState
 
-Make: TypeAlias = Callable[[SpaceState, int], Envelope | None]
+EnvelopeFactory: TypeAlias = Callable[[SpaceState, int], Envelope | None]
 """What the gateway says, worked out when it is judged: at this state and time (ms). None: nothing any more."""
 
 
-class Answer:
+class WriteResult:
     """What became of an item."""
 
-    __slots__ = ("error", "extra", "fresh", "stored")
+    __slots__ = ("error", "for_sender", "is_new", "stored")
 
     def __init__(
         self,
         stored: StoredEnvelope | None = None,
         error: PellucidError | None = None,
         *,
-        fresh: bool = True,
-        extra: tuple[Envelope, ...] = (),
+        is_new: bool = True,
+        for_sender: tuple[Envelope, ...] = (),
     ) -> None:
         self.stored = stored
         """None and no error: there was nothing to say."""
         self.error = error
-        self.fresh = fresh
+        self.is_new = is_new
         """False: it was sent again, and is what it was."""
-        self.extra = extra
+        self.for_sender = for_sender
         """What is for its sender alone."""
 
 
-Tell: TypeAlias = Callable[[Answer], None]
+OnResult: TypeAlias = Callable[[WriteResult], None]
 
 
-def nobody(answer: Answer) -> None:
+def ignore_result(result: WriteResult) -> None:
     """Is told of what nobody waits for."""
 
 
-class Item:
-    __slots__ = ("address", "dated", "envelope", "make", "named", "redacted", "size", "tell")
+class WriteRequest:
+    __slots__ = ("address", "envelope", "has_sender_id", "has_sender_ts", "make", "on_result", "redacted", "size_bytes")
 
     def __init__(
         self,
-        tell: Tell,
+        on_result: OnResult,
         *,
         envelope: Envelope | None = None,
-        make: Make | None = None,
-        named: bool = False,
-        dated: bool = False,
-        size: int = 0,
+        make: EnvelopeFactory | None = None,
+        has_sender_id: bool = False,
+        has_sender_ts: bool = False,
+        size_bytes: int = 0,
         redacted: tuple[str, ...] = (),
         address: str = "",
     ) -> None:
-        self.tell = tell
+        self.on_result = on_result
         self.envelope = envelope
         self.make = make
-        self.named = named
+        self.has_sender_id = has_sender_id
         """Whether its sender gave it its id: then it may be one that was sent again."""
-        self.dated = dated
+        self.has_sender_ts = has_sender_ts
         """Whether its sender gave it its time: then one that was sent again has the same."""
-        self.size = size
+        self.size_bytes = size_bytes
         self.redacted = redacted
         self.address = address
         """Under which the gateway was reached: `wss://host`, if that is known."""
 
 
-class Inbox:
-    MOST_AT_ONCE = 500
-    BYTES_AT_ONCE = 4 << 20
-    FULL = 32 << 20
+class WriteQueue:
+    MAX_BATCH = 500
+    MAX_BATCH_BYTES = 4 << 20
+    MAX_QUEUED_BYTES = 32 << 20
     """Bytes that wait, above which nobody more is heard until there is room."""
 
     def __init__(self) -> None:
-        self._items: deque[Item] = deque()
+        self._items: deque[WriteRequest] = deque()
         self._work = asyncio.Event()
-        self._stirred = False
-        self.size = 0
+        self._catch_up_requested = False
+        self.size_bytes = 0
 
-    def put(self, item: Item) -> None:
+    def put(self, item: WriteRequest) -> None:
         self._items.append(item)
-        self.size += item.size
+        self.size_bytes += item.size_bytes
         self._work.set()
 
-    def stir(self) -> None:
+    def request_catch_up(self) -> None:
         """Somebody else may have written: look."""
-        self._stirred = True
+        self._catch_up_requested = True
         self._work.set()
 
     def __len__(self) -> int:
         return len(self._items)
 
     @property
-    def full(self) -> bool:
-        return self.size > self.FULL
+    def is_full(self) -> bool:
+        return self.size_bytes > self.MAX_QUEUED_BYTES
 
-    async def take(self) -> tuple[list[Item], bool]:
+    async def take(self) -> tuple[list[WriteRequest], bool]:
         """What waits, and whether to look at what others wrote. Waits until there is one of the two."""
         await self._work.wait()
-        taken: list[Item] = []
-        size = 0
-        while self._items and len(taken) < self.MOST_AT_ONCE and size < self.BYTES_AT_ONCE:
+        taken: list[WriteRequest] = []
+        size_bytes = 0
+        while self._items and len(taken) < self.MAX_BATCH and size_bytes < self.MAX_BATCH_BYTES:
             item = self._items.popleft()
-            size += item.size
+            size_bytes += item.size_bytes
             taken.append(item)
-        self.size -= size
-        stirred, self._stirred = self._stirred, False
+        self.size_bytes -= size_bytes
+        catch_up_requested, self._catch_up_requested = self._catch_up_requested, False
         if not self._items:
             self._work.clear()
-        return taken, stirred
+        return taken, catch_up_requested
 
     def close(self, error: PellucidError) -> None:
         """Nothing of it is judged any more."""
         while self._items:
-            self._items.popleft().tell(Answer(error=error))
-        self.size = 0
+            self._items.popleft().on_result(WriteResult(error=error))
+        self.size_bytes = 0
 
 
-async def ask(put: Callable[[Item], None], item: Callable[[Tell], Item]) -> Answer:
+async def submit(put: Callable[[WriteRequest], None], make_request: Callable[[OnResult], WriteRequest]) -> WriteResult:
     """Put it there, and wait for what becomes of it. Raises what it is refused with."""
-    asked: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
 
-    def tell(answer: Answer) -> None:
-        if not asked.done():
-            asked.set_result(answer)
+    def on_result(result: WriteResult) -> None:
+        if not future.done():
+            future.set_result(result)
 
-    put(item(tell))
-    answer = await asked
-    if answer.error is not None:
-        raise answer.error
-    return answer
+    put(make_request(on_result))
+    result = await future
+    if result.error is not None:
+        raise result.error
+    return result

@@ -21,129 +21,132 @@ from ...envelopes import GATEWAY, Envelope, Present, said
 from ...envelopes.kinds import CANCEL
 from ...errors import PellucidError
 from ...relay import Relay, RelayError
-from ...telemetry import log, place_of
+from ...telemetry import error_location, log
 from .ids import new_id
-from .inbox import Item, Make, nobody
+from .inbox import EnvelopeFactory, WriteRequest, ignore_result
 from .state import SpaceState
-from .writer import Turns, Writer
+from .writer import Writer, WriterLease
 
-RENEWALS = 3
-CROWDED = 10_000
+RENEWALS_PER_PERIOD = 3
+DEFER_ABOVE = 10_000
 """So many wait to be judged that what can be said at the next look is said then."""
 
 
-_TURNS = b" turns"
+_CONTENDED_SUFFIX = b" turns"
 """Said after its name by a replica that was overtaken."""
 
 
-class Pace(NamedTuple):
+class Intervals(NamedTuple):
     """Seconds."""
 
-    poll: float = 1.0
+    poll_seconds: float = 1.0
     """Between two looks at the store."""
-    roll: float = 15.0
+    presence_seconds: float = 15.0
     """Without a word, after which a replica and all who are connected to it are gone."""
-    unused: float = 60.0
+    unused_seconds: float = 60.0
     """After which a space that nobody uses is closed."""
 
 
-class Keeper:
+class Maintenance:
     """`clock` gives seconds since 1970."""
 
     def __init__(
         self,
         name: str,
-        me: str,
+        replica_id: str,
         relay: Relay,
         writer: Writer,
-        turns: Turns,
+        lease: WriterLease,
         presence: Presence,
-        pace: Pace,
+        intervals: Intervals,
         clock: Callable[[], float],
     ) -> None:
-        self._box = f"space:{name}"
-        self._me = me.encode()
+        self._channel = f"space:{name}"
+        self._replica_id = replica_id.encode()
         self._relay = relay
         self._writer = writer
-        self._turns = turns
+        self._lease = lease
         self._presence = presence
-        self._pace = pace
+        self._intervals = intervals
         self._clock = clock
-        self._news = asyncio.Event()
-        self._was_overtaken = False
-        self._rolled = 0.0
+        self._notify = asyncio.Event()
+        self._is_contended = False
+        self._last_renewal = 0.0
 
-    def tell(self) -> None:
+    def notify_replicas(self) -> None:
         """Others are to look."""
-        self._news.set()
+        self._notify.set()
 
-    def ask_for_turns(self) -> None:
+    def announce_contention(self) -> None:
         """Others are to take turns with this replica."""
-        self._was_overtaken = True
-        self._news.set()
+        self._is_contended = True
+        self._notify.set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._tick())
+            group.create_task(self._poll())
             group.create_task(self._listen())
-            group.create_task(self._tell())
+            group.create_task(self._publish_notifications())
 
-    async def _tick(self) -> None:
+    async def _poll(self) -> None:
         while True:
             try:
-                self._abandon()
-                if monotonic() - self._rolled >= self._pace.roll / RENEWALS:
-                    self._rolled = monotonic()
-                    await self._call_roll()
+                self._cancel_due_contexts()
+                if monotonic() - self._last_renewal >= self._intervals.presence_seconds / RENEWALS_PER_PERIOD:
+                    self._last_renewal = monotonic()
+                    await self._renew_presence()
             except PellucidError:
                 # The relay does not answer: nothing is known about anybody.
                 pass
             except Exception as error:
-                log.error("a space could not be looked after: %s", place_of(error))
-            await asyncio.sleep(self._pace.poll)
-            self._writer.inbox.stir()
+                log.error("a space could not be looked after: %s", error_location(error))
+            await asyncio.sleep(self._intervals.poll_seconds)
+            self._writer.queue.request_catch_up()
 
     async def _listen(self) -> None:
         while True:
-            listener = self._relay.listen(self._box)
+            listener = self._relay.subscribe(self._channel)
             try:
-                while (told := await listener.read()) is not None:
-                    others = [one for one in told if one.removesuffix(_TURNS) != self._me]
-                    if others:
-                        self._writer.inbox.stir()
-                    if any(one.endswith(_TURNS) for one in others):
-                        self._turns.begin()
+                while (messages := await listener.read()) is not None:
+                    foreign = [one for one in messages if one.removesuffix(_CONTENDED_SUFFIX) != self._replica_id]
+                    if foreign:
+                        self._writer.queue.request_catch_up()
+                    if any(one.endswith(_CONTENDED_SUFFIX) for one in foreign):
+                        self._lease.mark_contended()
             except RelayError:
                 pass
             finally:
                 listener.close()
-            await asyncio.sleep(self._pace.poll)
+            await asyncio.sleep(self._intervals.poll_seconds)
 
-    async def _tell(self) -> None:
+    async def _publish_notifications(self) -> None:
         while True:
-            await self._news.wait()
-            self._news.clear()
-            told, self._was_overtaken = self._me + _TURNS if self._was_overtaken else self._me, False
+            await self._notify.wait()
+            self._notify.clear()
+            message, self._is_contended = (
+                self._replica_id + _CONTENDED_SUFFIX if self._is_contended else self._replica_id,
+                False,
+            )
             with suppress(RelayError):
-                await self._relay.tell(self._box, told)
+                await self._relay.publish(self._channel, message)
 
-    async def _call_roll(self) -> None:
+    async def _renew_presence(self) -> None:
         await self._presence.renew()
-        for participant in await self._presence.missing(list(self._writer.living.state.present)):
-            self._say(self._presence.left(participant))
+        for participant in await self._presence.missing(list(self._writer.live.state.present_since)):
+            self._enqueue(self._presence.make_leave(participant))
 
-    def _abandon(self) -> None:
+    def _cancel_due_contexts(self) -> None:
         now = round(self._clock() * 1000)
-        for path, reason in self._writer.living.state.due(now):
-            self._say(_cancel(path, reason))
+        for path, reason in self._writer.live.state.due(now):
+            self._enqueue(_cancel(path, reason))
 
-    def _say(self, make: Make) -> None:
-        if len(self._writer.inbox) < CROWDED:
+    def _enqueue(self, make: EnvelopeFactory) -> None:
+        if len(self._writer.queue) < DEFER_ABOVE:
             # What is not said now is said at the next look.
-            self._writer.inbox.put(Item(nobody, make=make))
+            self._writer.queue.put(WriteRequest(ignore_result, make=make))
 
 
-def _cancel(path: str, reason: str) -> Make:
+def _cancel(path: str, reason: str) -> EnvelopeFactory:
     def make(state: SpaceState, at: int) -> Envelope | None:
         if not any(due == path for due, _ in state.due(at)):
             return None
@@ -155,85 +158,85 @@ def _cancel(path: str, reason: str) -> Make:
 # --- who is there
 
 
-LONG_ENOUGH = 0.6
+MISSING_SHARE = 0.6
 """Of the time for which an entry holds. It is renewed three times in it, and the roll may have been lost."""
 
 
 class Presence:
     """`me` is this replica's name; `seconds`, how long an entry holds."""
 
-    def __init__(self, relay: Relay, space: str, me: str, seconds: float) -> None:
+    def __init__(self, relay: Relay, space: str, replica_id: str, ttl_seconds: float) -> None:
         self._relay = relay
-        self._roll = f"space:{space}"
-        self._me = me
-        self._seconds = seconds
-        self._here: dict[str, int] = {}
-        self._missing: dict[str, float] = {}
+        self._key = f"space:{space}"
+        self._replica_id = replica_id
+        self._ttl_seconds = ttl_seconds
+        self._local_counts: dict[str, int] = {}
+        self._missing_since: dict[str, float] = {}
         """Since when."""
 
-    def is_here(self, participant: str) -> bool:
-        return participant in self._here
+    def is_local(self, participant: str) -> bool:
+        return participant in self._local_counts
 
-    def count(self, participant: str) -> int:
-        return self._here.get(participant, 0)
+    def local_count(self, participant: str) -> int:
+        return self._local_counts.get(participant, 0)
 
     @property
-    def anybody(self) -> bool:
-        return bool(self._here)
+    def has_local(self) -> bool:
+        return bool(self._local_counts)
 
-    async def come(self, participant: str) -> None:
-        self._here[participant] = first = self.count(participant) + 1
+    async def enter(self, participant: str) -> None:
+        self._local_counts[participant] = first = self.local_count(participant) + 1
         if first == 1:
             with suppress(RelayError):
-                await self._relay.enter(self._roll, self._entry(participant), self._seconds)
+                await self._relay.set_presence(self._key, self._entry(participant), self._ttl_seconds)
 
-    async def go(self, participant: str) -> bool:
+    async def leave(self, participant: str) -> bool:
         """Whether they are nowhere any more, as far as can be seen."""
-        left = self.count(participant) - 1
+        left = self.local_count(participant) - 1
         if left > 0:
-            self._here[participant] = left
+            self._local_counts[participant] = left
             return False
-        self._here.pop(participant, None)
+        self._local_counts.pop(participant, None)
         try:
-            await self._relay.quit(self._roll, self._entry(participant))
-            there = await self._there()
+            await self._relay.clear_presence(self._key, self._entry(participant))
+            online = await self._online()
         except RelayError:
             return False
-        return participant not in there and not self.is_here(participant)
+        return participant not in online and not self.is_local(participant)
 
     async def renew(self) -> None:
         """Raises `RelayError`."""
-        for participant in list(self._here):
-            await self._relay.enter(self._roll, self._entry(participant), self._seconds)
+        for participant in list(self._local_counts):
+            await self._relay.set_presence(self._key, self._entry(participant), self._ttl_seconds)
 
     async def missing(self, present: Iterable[str]) -> set[str]:
         """Of those who are there by the log, who was on no roll for long enough. Raises `RelayError`."""
-        there = await self._there()
+        online = await self._online()
         now = monotonic()
-        self._missing = {
-            one: self._missing.get(one, now) for one in present if one not in there and not self.is_here(one)
+        self._missing_since = {
+            one: self._missing_since.get(one, now) for one in present if one not in online and not self.is_local(one)
         }
-        return {one for one, since in self._missing.items() if now - since >= self._seconds * LONG_ENOUGH}
+        return {one for one, since in self._missing_since.items() if now - since >= self._ttl_seconds * MISSING_SHARE}
 
-    async def _there(self) -> set[str]:
-        return {entry.partition(" ")[2] for entry in await self._relay.roll(self._roll)}
+    async def _online(self) -> set[str]:
+        return {entry.partition(" ")[2] for entry in await self._relay.list_present(self._key)}
 
     def _entry(self, participant: str) -> str:
-        return f"{self._me} {participant}"
+        return f"{self._replica_id} {participant}"
 
     # --- what is said of it
 
-    def joined(self, participant: str) -> Make:
+    def make_join(self, participant: str) -> EnvelopeFactory:
         def make(state: SpaceState, at: int) -> Envelope | None:
-            if participant in state.present or not state.ledger.is_member(participant):
+            if participant in state.present_since or not state.ledger.is_member(participant):
                 return None
             return said.presence(new_id(), at, "join", Present(participant, state.capabilities(participant)))
 
         return make
 
-    def left(self, participant: str) -> Make:
+    def make_leave(self, participant: str) -> EnvelopeFactory:
         def make(state: SpaceState, at: int) -> Envelope | None:
-            if participant not in state.present or self.is_here(participant):
+            if participant not in state.present_since or self.is_local(participant):
                 return None
             return said.presence(new_id(), at, "leave", Present(participant))
 

@@ -16,37 +16,37 @@ from ...envelopes import GATEWAY, Envelope
 from ...envelopes.grants import Change
 from ...envelopes.kinds import CONFIGURED
 from ...errors import PellucidError
-from ...storage import SpaceGone, Spaces, StoredEnvelope, StoredParticipant, StoredSpace
+from ...storage import SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant, StoredSpace
 from .ids import new_id
-from .redaction import Redactor
+from .redaction import PatternRedactor
 from .settings import SpaceSettings, read_settings
-from .state import Doors, SpaceState
+from .state import ConfiguredAccess, SpaceState
 
-REBASE = 256
+REBASE_AFTER = 256
 """Envelopes after which the base is made anew."""
 REBASE_BYTES = 4 << 20
-RECENT = 512
+MAX_RECENT = 512
 """How many of the newest are at hand."""
-RECENT_BYTES = 4 << 20
+MAX_RECENT_BYTES = 4 << 20
 
 
-class Living:
+class LiveState:
     def __init__(self, state: SpaceState) -> None:
         self.state = state
-        self.recent = Recent()
+        self.recent = RecentEnvelopes()
         self.head = state.head
         """The newest that is known to be stored."""
-        self._base = state.dump()
-        self._since: list[StoredEnvelope] = []
-        self._since_size = 0
+        self._base_dump = state.dump()
+        self._since_base: list[StoredEnvelope] = []
+        self._since_base_bytes = 0
 
     def accept(self, stored: Sequence[StoredEnvelope], dump: bytes | None = None) -> None:
         """These were judged, and are stored. `dump`: the state after them, where it was made already."""
         self.head = self.state.head
-        self._since_size += sum(map(self.recent.add, stored))
-        self._grow(stored, dump)
+        self._since_base_bytes += sum(map(self.recent.add, stored))
+        self._extend_base(stored, dump)
 
-    def absorb(self, stored: Sequence[StoredEnvelope]) -> list[tuple[Change, ...]]:
+    def apply_remote(self, stored: Sequence[StoredEnvelope]) -> list[tuple[Change, ...]]:
         """These were stored by somebody else: what each changed."""
         changes = [self.state.replay(one) for one in stored]
         self.accept(stored)
@@ -54,74 +54,78 @@ class Living:
 
     def roll_back(self) -> None:
         """What was judged and not accepted was never said."""
-        self.state = self._stored()
+        self.state = self._rebuild()
 
     def forget(self) -> None:
         """Keep nothing of what was said in memory: some of it may have been erased."""
-        self.recent = Recent()
+        self.recent = RecentEnvelopes()
         # Of what is stored alone: something may just be judged.
-        self._base, self._since, self._since_size = self._stored().dump(), [], 0
+        self._base_dump, self._since_base, self._since_base_bytes = self._rebuild().dump(), [], 0
 
-    def _stored(self) -> SpaceState:
-        state = SpaceState.load(self.state.settings, self._base)
-        for one in self._since:
+    def _rebuild(self) -> SpaceState:
+        state = SpaceState.load(self.state.settings, self._base_dump)
+        for one in self._since_base:
             state.replay(one)
         return state
 
     def configure(self, settings: SpaceSettings) -> None:
         self.state.configure(settings)
 
-    def _grow(self, stored: Sequence[StoredEnvelope], dump: bytes | None) -> None:
-        many = len(self._since) + len(stored) > REBASE or self._since_size > REBASE_BYTES
-        if dump is not None or many:
-            self._base, self._since, self._since_size = dump if dump is not None else self.state.dump(), [], 0
+    def _extend_base(self, stored: Sequence[StoredEnvelope], dump: bytes | None) -> None:
+        needs_rebase = len(self._since_base) + len(stored) > REBASE_AFTER or self._since_base_bytes > REBASE_BYTES
+        if dump is not None or needs_rebase:
+            self._base_dump, self._since_base, self._since_base_bytes = (
+                dump if dump is not None else self.state.dump(),
+                [],
+                0,
+            )
         else:
-            self._since += stored
+            self._since_base += stored
 
 
-class Recent:
+class RecentEnvelopes:
     """The newest envelopes, so that who comes back after a moment, or sends again, need not be looked up."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[StoredEnvelope, int]] = deque()
-        self._named: dict[tuple[str, str], StoredEnvelope] = {}
-        self._size = 0
+        self._entries: deque[tuple[StoredEnvelope, int]] = deque()
+        self._by_sender_and_id: dict[tuple[str, str], StoredEnvelope] = {}
+        self._size_bytes = 0
 
     def add(self, one: StoredEnvelope) -> int:
         """About how many bytes it takes."""
-        size = 200 + len(one.note) + _size_of(one.envelope.payload) + _size_of(one.envelope.extra)
-        self._kept.append((one, size))
-        self._size += size
-        self._named[one.envelope.sender, one.envelope.id] = one
-        while len(self._kept) > RECENT or (self._size > RECENT_BYTES and len(self._kept) > 1):
-            gone, freed = self._kept.popleft()
-            self._size -= freed
-            key = (gone.envelope.sender, gone.envelope.id)
-            if self._named.get(key) is gone:
-                del self._named[key]
-        return size
+        size_bytes = 200 + len(one.note) + _size_of(one.envelope.payload) + _size_of(one.envelope.extra)
+        self._entries.append((one, size_bytes))
+        self._size_bytes += size_bytes
+        self._by_sender_and_id[one.envelope.sender, one.envelope.id] = one
+        while len(self._entries) > MAX_RECENT or (self._size_bytes > MAX_RECENT_BYTES and len(self._entries) > 1):
+            oldest, freed_bytes = self._entries.popleft()
+            self._size_bytes -= freed_bytes
+            key = (oldest.envelope.sender, oldest.envelope.id)
+            if self._by_sender_and_id.get(key) is oldest:
+                del self._by_sender_and_id[key]
+        return size_bytes
 
-    def named(self, sender: str, id: str) -> StoredEnvelope | None:
+    def get(self, sender: str, id: str) -> StoredEnvelope | None:
         """The newest of this sender with this id."""
-        return self._named.get((sender, id))
+        return self._by_sender_and_id.get((sender, id))
 
     def after(self, seq: int, limit: int) -> list[StoredEnvelope] | None:
         """The next after `seq`. None: they are not all here."""
-        if not self._kept or self._kept[0][0].envelope.seq > seq + 1:
+        if not self._entries or self._entries[0][0].envelope.seq > seq + 1:
             return None
-        skipped = seq + 1 - self._kept[0][0].envelope.seq
-        return [self._kept[n][0] for n in range(skipped, min(skipped + limit, len(self._kept)))]
+        skipped = seq + 1 - self._entries[0][0].envelope.seq
+        return [self._entries[n][0] for n in range(skipped, min(skipped + limit, len(self._entries)))]
 
 
 def _size_of(value: object) -> int:
     return len(msgspec.json.encode(value)) if value else 0
 
 
-def load(settings: SpaceSettings, kept: tuple[int, bytes] | None) -> SpaceState:
+def load_state(settings: SpaceSettings, snapshot: tuple[int, bytes] | None) -> SpaceState:
     """The state of a snapshot; of none, or of one that is not readable any more, a new one."""
-    if kept is not None:
+    if snapshot is not None:
         try:
-            return SpaceState.load(settings, kept[1])
+            return SpaceState.load(settings, snapshot[1])
         except (msgspec.MsgspecError, PellucidError):
             pass
     return SpaceState(settings)
@@ -141,27 +145,27 @@ class Configuration:
         self.name = space.name
         self.head = space.head
         """When it was first read."""
-        self._take(space, participants)
+        self._apply(space, participants)
 
     @classmethod
-    async def of(cls, spaces: Spaces, name: str) -> Configuration | None:
+    async def load(cls, spaces: Spaces, name: str) -> Configuration | None:
         """None: there is no such space. Raises `StoreError`."""
         space = await spaces.get(name)
         return None if space is None else cls(space, await spaces.participants(space.owner, name))
 
-    async def read(self, spaces: Spaces) -> None:
-        """What holds now. Raises `StoreError`, `SpaceGone`."""
+    async def reload(self, spaces: Spaces) -> None:
+        """What holds now. Raises `StoreError`, `SpaceNotFound`."""
         space = await spaces.get(self.name)
         if space is None or space.owner != self.owner:
-            raise SpaceGone(self.name)
+            raise SpaceNotFound(self.name)
         # Read after the version: if they change in between, the next append is told so.
-        self._take(space, await spaces.participants(self.owner, self.name))
+        self._apply(space, await spaces.participants(self.owner, self.name))
 
-    def _take(self, space: StoredSpace, participants: tuple[StoredParticipant, ...]) -> None:
+    def _apply(self, space: StoredSpace, participants: tuple[StoredParticipant, ...]) -> None:
         self.version = space.version
         self.settings: SpaceSettings = read_settings(space.settings)
-        self.redactor = Redactor.of(self.settings.redact)
-        self.doors = Doors(
+        self.redactor = PatternRedactor.from_rules(self.settings.redact)
+        self.access = ConfiguredAccess(
             always=tuple(self.settings.always),
             doors={
                 one.id: tuple(msgspec.json.decode(one.capabilities, type=list[Any]))
@@ -171,6 +175,6 @@ class Configuration:
             templates={name: tuple(steps) for name, steps in self.settings.templates.items()},
         )
 
-    def told(self, said: dict[str, Any], at: int) -> Envelope:
+    def to_envelope(self, payload: dict[str, Any], at: int) -> Envelope:
         """The envelope by which it comes into the log."""
-        return Envelope(id=new_id(), ts=at, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=said)
+        return Envelope(id=new_id(), ts=at, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=payload)

@@ -21,12 +21,16 @@ from ...storage.rooms import ParticipantOrigin
 from .ids import digest_of, new_token
 from .settings import SpaceSettings, check_name, check_settings
 
-Capability: TypeAlias = str | dict[str, Any]
+WrittenCapability: TypeAlias = str | dict[str, Any]
 """As it is written."""
 
 
-async def make(
-    spaces: Spaces, owner: str, name: str, settings: SpaceSettings, participants: Mapping[str, Sequence[Capability]]
+async def create_space(
+    spaces: Spaces,
+    owner: str,
+    name: str,
+    settings: SpaceSettings,
+    participants: Mapping[str, Sequence[WrittenCapability]],
 ) -> dict[str, str]:
     """A new space. Each one's token: they are told here and never again. Raises `RequestError`, `StoreError`."""
     check_name(name)
@@ -39,8 +43,8 @@ async def make(
     return tokens
 
 
-async def add(
-    spaces: Spaces, owner: str, name: str, participants: Mapping[str, Sequence[Capability]]
+async def add_participants(
+    spaces: Spaces, owner: str, name: str, participants: Mapping[str, Sequence[WrittenCapability]]
 ) -> dict[str, str]:
     """More participants of a space: each one's token. Raises `RequestError`, `StoreError`."""
     tokens, rows = _with_tokens(participants)
@@ -48,12 +52,12 @@ async def add(
     return tokens
 
 
-async def declare(
+async def declare_space(
     spaces: Spaces,
     owner: str,
     name: str,
     settings: SpaceSettings,
-    participants: Mapping[str, tuple[Sequence[Capability], str]],
+    participants: Mapping[str, tuple[Sequence[WrittenCapability], str]],
 ) -> None:
     """A space of the configuration, with everybody's capabilities and token: it is made, or changed to be so. Raises
     `RequestError`, `StoreError`."""
@@ -65,13 +69,13 @@ async def declare(
 
 
 def _with_tokens(
-    participants: Mapping[str, Sequence[Capability]],
+    participants: Mapping[str, Sequence[WrittenCapability]],
 ) -> tuple[dict[str, str], list[StoredParticipant]]:
     tokens = {id: new_token() for id in participants}
     return tokens, [_row(id, written, tokens[id], "made") for id, written in participants.items()]
 
 
-def _row(id: str, written: Sequence[Capability], token: str, origin: ParticipantOrigin) -> StoredParticipant:
+def _row(id: str, written: Sequence[WrittenCapability], token: str, origin: ParticipantOrigin) -> StoredParticipant:
     check_participant(id)
     read_capabilities(written, f"participants.{id}.capabilities")
     return StoredParticipant(

@@ -17,115 +17,115 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from ...envelopes import Envelope
-from ...envelopes.regex import NotRegular, Regex
+from ...envelopes.regex import Regex, RegexError
 from ...errors import RequestError
 
-SECONDS = 0.05
+MAX_MATCH_SECONDS = 0.05
 """CPU time of one pattern in one string."""
 
-MAX_SIZE = 5_000
+MAX_PROGRAM_SIZE = 5_000
 """Instructions of one pattern."""
 
 MAX_WORK = 100_000_000
 """Instructions of a pattern times characters of a text: RE2's slowest way takes a nanosecond for each of them."""
 
-_EACH = 64
+_MATCHES_PER_CLOCK_CHECK = 64
 """Matches between two looks at the clock."""
 
 
-class Rule(Protocol):
+class RedactionRule(Protocol):
     @property
     def name(self) -> str: ...
     @property
     def pattern(self) -> str: ...
 
 
-class Redactor:
-    def __init__(self, rules: Iterable[tuple[str, Finder]]) -> None:
+class PatternRedactor:
+    def __init__(self, rules: Iterable[tuple[str, PatternFinder]]) -> None:
         self._rules = tuple(rules)
 
     @classmethod
-    def of(cls, written: Iterable[Rule], at: str = "redact") -> Redactor:
+    def from_rules(cls, written: Iterable[RedactionRule], at: str = "redact") -> PatternRedactor:
         """Raises `RequestError` for a pattern that is none."""
-        rules: list[tuple[str, Finder]] = []
-        for number, one in enumerate(written):
-            where = f"{at}[{number}]"
-            if not one.name or not one.name.isprintable() or "]" in one.name:
-                raise _wrong(f"{where}.name", "a rule has a name, without `]`")
+        rules: list[tuple[str, PatternFinder]] = []
+        for index, rule in enumerate(written):
+            where = f"{at}[{index}]"
+            if not rule.name or not rule.name.isprintable() or "]" in rule.name:
+                raise _invalid_pattern(f"{where}.name", "a rule has a name, without `]`")
             try:
-                rules.append((one.name, Finder(one.pattern)))
-            except NotRegular as error:
-                raise _wrong(f"{where}.pattern", str(error)) from None
+                rules.append((rule.name, PatternFinder(rule.pattern)))
+            except RegexError as error:
+                raise _invalid_pattern(f"{where}.pattern", str(error)) from None
         return cls(rules)
 
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def envelope(self, envelope: Envelope) -> tuple[Envelope, tuple[str, ...]]:
+    def redact(self, envelope: Envelope) -> tuple[Envelope, tuple[str, ...]]:
         """The envelope without what must not be seen, and the names of the rules that found something."""
         if not self._rules:
             return envelope, ()
-        hit: dict[str, None] = {}
+        matched: dict[str, None] = {}
         clean = {
-            name: self._value(value, hit)
+            name: self._redact_value(value, matched)
             for name in ("payload", "extra", "context_operation")
             if (value := getattr(envelope, name))
         }
-        return (replace(envelope, **clean), tuple(hit)) if hit else (envelope, ())
+        return (replace(envelope, **clean), tuple(matched)) if matched else (envelope, ())
 
-    def _value(self, value: Any, hit: dict[str, None]) -> Any:
+    def _redact_value(self, value: Any, matched: dict[str, None]) -> Any:
         if isinstance(value, str):
-            return self._text(value, hit)
+            return self._redact_text(value, matched)
         if isinstance(value, dict):
-            return {self._text(name, hit): self._value(one, hit) for name, one in value.items()}
+            return {self._redact_text(name, matched): self._redact_value(one, matched) for name, one in value.items()}
         if isinstance(value, list):
-            return [self._value(one, hit) for one in value]
+            return [self._redact_value(one, matched) for one in value]
         return value
 
-    def _text(self, text: str, hit: dict[str, None]) -> str:
+    def _redact_text(self, text: str, matched: dict[str, None]) -> str:
         for name, finder in self._rules:
             spans = finder.spans(text)
             if spans == []:
                 continue
-            hit[name] = None
+            matched[name] = None
             mark = f"[redacted:{name}]"
             if spans is None:
                 return mark
-            pieces, past = [], 0
+            pieces, end_of_last = [], 0
             for begin, end in spans:
-                pieces += [text[past:begin], mark]
-                past = end
-            text = "".join((*pieces, text[past:]))
+                pieces += [text[end_of_last:begin], mark]
+                end_of_last = end
+            text = "".join((*pieces, text[end_of_last:]))
         return text
 
 
-class Finder:
+class PatternFinder:
     """Where a pattern is found in a text: the leftmost places, and at each the longest match.
 
-    Raises `NotRegular`. `clock` gives CPU seconds.
+    Raises `RegexError`. `clock` gives CPU seconds.
     """
 
     def __init__(self, source: str, clock: Callable[[], float] = thread_time) -> None:
-        self._regex = Regex(source, longest=True, max_size=MAX_SIZE)
+        self._regex = Regex(source, longest=True, max_size=MAX_PROGRAM_SIZE)
         self._clock = clock
         if self._regex.compiled.search("") is not None:
-            raise NotRegular("it is found in an empty text, so it would be found everywhere")
+            raise RegexError("it is found in an empty text, so it would be found everywhere")
 
     def spans(self, text: str) -> list[tuple[int, int]] | None:
         """From and to, in order. None: it was not found out in time, or the text is no Unicode."""
-        found: list[tuple[int, int]] = []
+        spans: list[tuple[int, int]] = []
         if len(text) * self._regex.size > MAX_WORK:
             return None
-        until = self._clock() + SECONDS
+        until = self._clock() + MAX_MATCH_SECONDS
         try:
             for match in self._regex.compiled.finditer(text):
-                found.append(match.span())
-                if len(found) % _EACH == 0 and self._clock() > until:
+                spans.append(match.span())
+                if len(spans) % _MATCHES_PER_CLOCK_CHECK == 0 and self._clock() > until:
                     return None
         except UnicodeEncodeError:
             return None
-        return found
+        return spans
 
 
-def _wrong(at: str, said: str) -> RequestError:
-    return RequestError(f"{at}: {said}", code="invalid_pattern", param=at)
+def _invalid_pattern(at: str, message: str) -> RequestError:
+    return RequestError(f"{at}: {message}", code="invalid_pattern", param=at)

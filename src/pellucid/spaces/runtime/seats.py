@@ -18,13 +18,13 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from ...envelopes import USUAL, DialectName, Envelope, EnvelopeError, closing, encode, said
+from ...envelopes import DEFAULT_DIALECT, DialectName, Envelope, EnvelopeError, closing, encode, said
 from ...envelopes.kinds import HEARTBEAT
-from ...envelopes.shown import Subscriber
+from ...envelopes.shown import SpaceViewer
 from ...errors import ErrorInfo, PellucidError
-from .hearing import Bucket, Heard, TooMuch
+from .hearing import Bucket, IngestedEnvelope, RateLimited
 from .ids import new_id
-from .inbox import Answer, Item
+from .inbox import WriteRequest, WriteResult
 from .settings import SpaceSettings
 
 _FINAL_TEXT = 0x81
@@ -38,13 +38,13 @@ class Frame:
     def __init__(self, text: bytes, seq: int = 0) -> None:
         self.text = text
         """JSON."""
-        self.wire = wire_of(text)
+        self.wire = websocket_frame(text)
         """The same as one unmasked WebSocket text frame."""
         self.seq = seq
         """The envelope's number in its space; 0: it has none, it is for this reader alone."""
 
 
-def wire_of(text: bytes) -> bytes:
+def websocket_frame(text: bytes) -> bytes:
     """One WebSocket frame, as servers send it (RFC 6455, 5.2)."""
     size = len(text)
     if size < 126:
@@ -54,7 +54,7 @@ def wire_of(text: bytes) -> bytes:
     return b"\x81\x7f" + size.to_bytes(8, "big") + text
 
 
-def frame_of(envelope: Envelope, dialect: DialectName) -> Frame:
+def encode_frame(envelope: Envelope, dialect: DialectName) -> Frame:
     return Frame(encode(envelope, dialect), envelope.seq)
 
 
@@ -66,11 +66,11 @@ class Outlet(Protocol):
         ...
 
     @property
-    def waiting(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes that the socket has not taken yet."""
         ...
 
-    async def drained(self) -> None:
+    async def wait_drained(self) -> None:
         """Until `waiting` is small again, or the connection is gone."""
         ...
 
@@ -79,17 +79,17 @@ class Outlet(Protocol):
         ...
 
 
-Line: TypeAlias = Callable[[bytes], object]
+RawWrite: TypeAlias = Callable[[bytes], object]
 """Takes the bytes of frames (`Frame.wire`)."""
 
 
 @runtime_checkable
-class Direct(Outlet, Protocol):
+class RawWriteOutlet(Outlet, Protocol):
     """An outlet that has a shorter way, most of the time: what is said to many costs little more than what its network
     does with it."""
 
     @property
-    def line(self) -> Line | None:
+    def raw_write(self) -> RawWrite | None:
         """Where frames may be written with nothing asked, for as long as it is this. None: not now, `write` does it."""
         ...
 
@@ -101,13 +101,13 @@ class Direct(Outlet, Protocol):
 # --- seats
 
 
-MOST_WAITING = 128
+MAX_PENDING = 128
 """Envelopes of one seat that may wait to be judged before it is not heard any further."""
-BREATH = 64
+REFUSALS_PER_YIELD = 64
 """Refusals after which others get their turn."""
 
 
-class SeatHost(Protocol):
+class SessionHost(Protocol):
     """What a seat needs of its space."""
 
     @property
@@ -120,27 +120,29 @@ class SeatHost(Protocol):
 
     def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]: ...
 
-    def read(self, participant: str, data: bytes | str | dict[str, Any], size: int | None, seat: Seat) -> Heard: ...
+    def ingest(
+        self, participant: str, data: bytes | str | dict[str, Any], size: int | None, session: Session
+    ) -> IngestedEnvelope: ...
 
-    def out_of_patience(self, participant: str) -> bool: ...
+    def exceeds_patience(self, participant: str) -> bool: ...
 
-    def put(self, item: Item) -> None: ...
+    def put(self, item: WriteRequest) -> None: ...
 
-    def regroup(self, seat: Seat) -> None: ...
+    def regroup(self, session: Session) -> None: ...
 
-    def remove(self, seat: Seat) -> None: ...
+    def remove(self, session: Session) -> None: ...
 
-    async def left(self, seat: Seat) -> None: ...
+    async def leave(self, session: Session) -> None: ...
 
 
-class Seat:
+class Session:
     def __init__(
         self,
-        space: SeatHost,
+        space: SessionHost,
         participant: str,
         outlet: Outlet,
         dialect: DialectName | None,
-        reader: Subscriber,
+        viewer: SpaceViewer,
         address: str = "",
     ) -> None:
         self.participant = participant
@@ -149,138 +151,138 @@ class Seat:
         self.outlet = outlet
         self.dialect = dialect
         """None: it has not shown yet which it speaks."""
-        self.speaks: DialectName = dialect or USUAL
-        self.reader = reader
+        self.wire_dialect: DialectName = dialect or DEFAULT_DIALECT
+        self.viewer = viewer
         self.capabilities: tuple[dict[str, Any], ...] = ()
         """What it was told last that it may."""
-        self.group: tuple[object, ...] | None = None
-        self.at = 0
+        self.group_key: tuple[object, ...] | None = None
+        self.position = 0
         """How far it was given the log, while it is not in the audience."""
-        self.past = 0
+        self.replayed_until = 0
         """Up to which number it is given what was said as what is over: flagged as replayed."""
-        self.missed = 0
+        self.missed_count = 0
         """How much it might have seen that it was not given, since it is behind."""
-        self.gone = False
+        self.is_stopped = False
         """Nothing more is written to it."""
         self.has_left = False
-        self.task: asyncio.Task[None] | None = None
+        self.catch_up_task: asyncio.Task[None] | None = None
         """What brings it up to date."""
         self._space = space
-        self._waiting = 0
-        self._room: asyncio.Future[None] | None = None
-        self._told = Bucket(space.settings.limits.errors)
-        self._untold = 0
-        self._later: asyncio.TimerHandle | None = None
-        self._refused = 0
+        self._pending_count = 0
+        self._capacity: asyncio.Future[None] | None = None
+        self._error_bucket = Bucket(space.settings.limits.errors)
+        self._unreported_errors = 0
+        self._error_timer: asyncio.TimerHandle | None = None
+        self._refusal_count = 0
 
-    async def hear(self, data: bytes | str | dict[str, Any], size: int | None = None) -> None:
+    async def receive(self, data: bytes | str | dict[str, Any], size: int | None = None) -> None:
         """Take one frame. It comes back when the next may be taken; it raises nothing, whatever is in the frame.
 
         `size`: its bytes, where `data` was read before."""
-        if self.gone:
+        if self.is_stopped:
             return
         space = self._space
         try:
-            heard = space.read(self.participant, data, size, self)
+            ingested = space.ingest(self.participant, data, size, self)
         except PellucidError as error:
             if isinstance(error, EnvelopeError) and _is_heartbeat(error):
                 return
-            self.refuse(error, error.about if isinstance(error, TooMuch) else None)
-            if error.info.code == "rate_limited" and space.out_of_patience(self.participant):
-                self.close(closing.BROKE_RULES, "it says more than the space takes, and goes on")
-            self._refused += 1
-            if self._refused % BREATH == 0:
+            self.send_error(error, error.envelope if isinstance(error, RateLimited) else None)
+            if error.info.code == "rate_limited" and space.exceeds_patience(self.participant):
+                self.close(closing.POLICY_VIOLATION, "it says more than the space takes, and goes on")
+            self._refusal_count += 1
+            if self._refusal_count % REFUSALS_PER_YIELD == 0:
                 await asyncio.sleep(0)
             return
-        self._waiting += 1
+        self._pending_count += 1
 
-        def tell(answer: Answer) -> None:
-            self._waiting -= 1
-            self._answered(heard.envelope, answer)
-            if self._room is not None and not self._room.done():
-                self._room.set_result(None)
+        def on_result(result: WriteResult) -> None:
+            self._pending_count -= 1
+            self._on_result(ingested.envelope, result)
+            if self._capacity is not None and not self._capacity.done():
+                self._capacity.set_result(None)
 
-        space.put(heard.item(tell, self.address))
-        while self._waiting >= MOST_WAITING or (self._waiting and space.is_full):
-            self._room = asyncio.get_running_loop().create_future()
+        space.put(ingested.to_request(on_result, self.address))
+        while self._pending_count >= MAX_PENDING or (self._pending_count and space.is_full):
+            self._capacity = asyncio.get_running_loop().create_future()
             try:
-                await self._room
+                await self._capacity
             finally:
-                self._room = None
+                self._capacity = None
 
     async def leave(self) -> None:
         """It is over. Idempotent."""
-        await self._space.left(self)
+        await self._space.leave(self)
 
-    def speak(self, dialect: DialectName) -> None:
+    def set_dialect(self, dialect: DialectName) -> None:
         """It has shown which dialect it speaks."""
         self.dialect = dialect
-        if dialect != self.speaks:
-            self.speaks = dialect
+        if dialect != self.wire_dialect:
+            self.wire_dialect = dialect
             self._space.regroup(self)
 
     def write(self, *envelopes: Envelope) -> None:
         """What is for this seat alone."""
-        if not self.gone:
-            self.outlet.write([frame_of(one, self.speaks) for one in envelopes])
+        if not self.is_stopped:
+            self.outlet.write([encode_frame(one, self.wire_dialect) for one in envelopes])
 
-    def refuse(self, error: PellucidError, about: Envelope | None = None) -> None:
+    def send_error(self, error: PellucidError, about: Envelope | None = None) -> None:
         """Tell it, unless it was told too much."""
         space = self._space
-        if self._told.wait(1, monotonic()) > 0:
-            self._untold += 1
-            if self._later is None:
-                self._later = asyncio.get_running_loop().call_later(1.0, self._catch_up_on_errors)
+        if self._error_bucket.wait_seconds(1, monotonic()) > 0:
+            self._unreported_errors += 1
+            if self._error_timer is None:
+                self._error_timer = asyncio.get_running_loop().call_later(1.0, self._report_dropped_errors)
             return
-        self._told.take(1)
+        self._error_bucket.take(1)
         more: dict[str, Any] = {}
         if error.info.code == "capability_violation":
             more["your_capabilities"] = list(space.capabilities(self.participant))
-        if self._untold:
-            more["dropped"], self._untold = self._untold, 0
+        if self._unreported_errors:
+            more["dropped"], self._unreported_errors = self._unreported_errors, 0
         self.write(said.error(new_id(), space.now_ms(), self.participant, error, about, **more))
 
-    def _catch_up_on_errors(self) -> None:
-        self._later = None
-        if self._untold and not self.gone:
-            many = self._untold
-            self.refuse(
+    def _report_dropped_errors(self) -> None:
+        self._error_timer = None
+        if self._unreported_errors and not self.is_stopped:
+            count = self._unreported_errors
+            self.send_error(
                 PellucidError(
                     ErrorInfo(
                         "too_many_requests",
-                        f"{many} more were refused, and not told of one by one",
+                        f"{count} more were refused, and not told of one by one",
                         code="rate_limited",
                         retry_after=1.0,
                     )
                 )
             )
 
-    def _answered(self, envelope: Envelope, answer: Answer) -> None:
-        if self.gone:
+    def _on_result(self, envelope: Envelope, result: WriteResult) -> None:
+        if self.is_stopped:
             return
-        if answer.error is not None:
-            self.refuse(answer.error, envelope)
+        if result.error is not None:
+            self.send_error(result.error, envelope)
         # Who is not there yet is given it in its place, or told that it stands in a gap.
-        elif answer.stored and not answer.fresh and (self.group or answer.stored.envelope.seq <= self.at):
-            self.write(answer.stored.told)
-        if answer.extra:
-            self.write(*answer.extra)
+        elif result.stored and not result.is_new and (self.group_key or result.stored.envelope.seq <= self.position):
+            self.write(result.stored.with_flags)
+        if result.for_sender:
+            self.write(*result.for_sender)
 
     def close(self, code: int, reason: str) -> None:
         """The gateway closes it. Whoever holds the connection still says `leave`."""
-        if not self.gone:
+        if not self.is_stopped:
             self._space.remove(self)
             self.outlet.close(code, reason)
 
     def stop(self) -> None:
         """Nothing more is written to it."""
-        self.gone = True
-        if self._later is not None:
-            self._later.cancel()
-        if self.task is not None and self.task is not asyncio.current_task():
-            self.task.cancel()
-        if self._room is not None and not self._room.done():
-            self._room.set_result(None)
+        self.is_stopped = True
+        if self._error_timer is not None:
+            self._error_timer.cancel()
+        if self.catch_up_task is not None and self.catch_up_task is not asyncio.current_task():
+            self.catch_up_task.cancel()
+        if self._capacity is not None and not self._capacity.done():
+            self._capacity.set_result(None)
 
 
 def _is_heartbeat(error: EnvelopeError) -> bool:

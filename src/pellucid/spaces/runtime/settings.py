@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from ...envelopes.capability import read_capabilities
 from ...envelopes.lifecycle import LifecycleSettings
 from ...errors import RequestError
-from ...text import meant, misfit
-from .redaction import Redactor
+from ...text import describe_validation_error, did_you_mean
+from .redaction import PatternRedactor
 
-MAX_NAME = 64
+MAX_NAME_LENGTH = 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
@@ -111,7 +111,7 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             owner_only=self.owner_only,
             templates={name: tuple(named) for name, named in steps.items()},
             max_open=self.limits.open_contexts,
-            idle=None if self.idle_seconds in (None, inf) else round(self.idle_seconds * 1000),
+            idle_ms=None if self.idle_seconds in (None, inf) else round(self.idle_seconds * 1000),
             max_implicit=MAX_IMPLICIT,
             max_ended=MAX_ENDED,
             max_ids=MAX_IDS,
@@ -131,7 +131,7 @@ def read_settings(written: Mapping[str, Any] | bytes, at: str = "settings") -> S
         else:
             settings = msgspec.convert(dict(written), SpaceSettings)
     except msgspec.ValidationError as error:
-        raise _told(str(error), at) from None
+        raise _to_request_error(str(error), at) from None
     if settings.idle_seconds == inf:
         settings = replace(settings, idle_seconds=None)
     check_settings(settings, at)
@@ -141,32 +141,33 @@ def read_settings(written: Mapping[str, Any] | bytes, at: str = "settings") -> S
 def check_settings(settings: SpaceSettings, at: str = "settings") -> None:
     """What types do not say. Raises `RequestError`."""
     read_capabilities(settings.always, f"{at}.always")
-    Redactor.of(settings.redact, f"{at}.redact")
+    PatternRedactor.from_rules(settings.redact, f"{at}.redact")
     for name, steps in settings.templates.items():
         if not steps or len(set(steps)) < len(steps):
-            raise _wrong(f"{at}.templates.{name}", "a template has at least one step, and each name once")
+            raise _invalid_settings(f"{at}.templates.{name}", "a template has at least one step, and each name once")
     for name, number in (("idle_seconds", settings.idle_seconds), ("grace_seconds", settings.grace_seconds)):
         never = name == "idle_seconds" and number in (None, inf)
         if not never and not (number is not None and 0 <= number < 1e9):
-            raise _wrong(f"{at}.{name}", f"it must be a number of seconds, from 0{_OR_NEVER.get(name, '')}")
+            raise _invalid_settings(f"{at}.{name}", f"it must be a number of seconds, from 0{_OR_NEVER.get(name, '')}")
     limits = settings.limits
     for name in ("reasoning", "chat", "mcp", "other", "bytes", "errors"):
         rate: Rate = getattr(limits, name)
         if not (rate.per_second > 0 and rate.burst >= 1):
-            raise _wrong(f"{at}.limits.{name}", "`per_second` must be more than 0, and `burst` 1 or more")
+            raise _invalid_settings(f"{at}.limits.{name}", "`per_second` must be more than 0, and `burst` 1 or more")
     for name in ("frame_bytes", "open_contexts", "outlet_bytes", "seats"):
         if getattr(limits, name) < 1:
-            raise _wrong(f"{at}.limits.{name}", "it must be 1 or more")
+            raise _invalid_settings(f"{at}.limits.{name}", "it must be 1 or more")
     if settings.compress is not None and settings.compress.after < 2:
-        raise _wrong(f"{at}.compress.after", "it must be 2 or more")
+        raise _invalid_settings(f"{at}.compress.after", "it must be 2 or more")
 
 
 def check_name(name: str, at: str = "name") -> str:
     """The name of a space. Raises `RequestError`."""
-    if len(name) <= MAX_NAME and _NAME.fullmatch(name):
+    if len(name) <= MAX_NAME_LENGTH and _NAME.fullmatch(name):
         return name
-    raise _wrong(
-        at, f"a space's name is 1 to {MAX_NAME} letters, digits, '-', '_' and '.', and begins with a letter or digit"
+    raise _invalid_settings(
+        at,
+        f"a space's name is 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' and '.', and begins with a letter or digit",
     )
 
 
@@ -176,18 +177,20 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
 
-def _told(text: str, at: str) -> RequestError:
-    what, place = misfit(text)
+def _to_request_error(text: str, at: str) -> RequestError:
+    what, place = describe_validation_error(text)
     where = f"{at}.{place}" if place else at
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown.group(1)
-        return _wrong(f"{where}.{name}", f"nothing is called so here; {meant(name, SpaceSettings.__struct_fields__)}")
+        return _invalid_settings(
+            f"{where}.{name}", f"nothing is called so here; {did_you_mean(name, SpaceSettings.__struct_fields__)}"
+        )
     if missing := _MISSING.fullmatch(what):
         name = missing.group(1)
         right = Rate.REQUIRED.get(name)
-        return _wrong(f"{where}.{name}", f"it is required: {right}" if right else "it is required")
-    return _wrong(where, what)
+        return _invalid_settings(f"{where}.{name}", f"it is required: {right}" if right else "it is required")
+    return _invalid_settings(where, what)
 
 
-def _wrong(at: str, said: str) -> RequestError:
-    return RequestError(f"{at}: {said}", code="invalid_settings", param=at)
+def _invalid_settings(at: str, message: str) -> RequestError:
+    return RequestError(f"{at}: {message}", code="invalid_settings", param=at)

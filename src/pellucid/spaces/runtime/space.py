@@ -21,23 +21,23 @@ import msgspec
 
 from ...envelopes import DialectName, Envelope, Present, closing
 from ...envelopes.grants import Change
-from ...envelopes.shown import SpaceView, Subscriber
+from ...envelopes.shown import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
 from ...storage import Store, StoredEnvelope
-from ...telemetry import log, place_of
-from .compression import Compressing
-from .delivery import Seating, consequences_of
-from .hearing import Heard, Hearing
-from .inbox import Answer, Item, Make, ask, nobody
-from .keeper import Keeper, Pace, Presence
-from .living import Configuration, Living
-from .seats import Outlet, Seat
+from ...telemetry import error_location, log
+from .compression import ThoughtCompression
+from .delivery import SessionRegistry, effects_of
+from .hearing import Ingest, IngestedEnvelope
+from .inbox import EnvelopeFactory, WriteRequest, WriteResult, ignore_result, submit
+from .keeper import Intervals, Maintenance, Presence
+from .living import Configuration, LiveState
+from .seats import Outlet, Session
 from .settings import SpaceSettings
-from .writer import Turns, Writer
+from .writer import Writer, WriterLease
 
 
-class Steady:
+class MonotonicClock:
     """Seconds since 1970 by `clock`, and never before `since`, nor before what was said last."""
 
     def __init__(self, clock: Callable[[], float], since: float = 0.0) -> None:
@@ -52,7 +52,7 @@ class Steady:
         return self._last
 
 
-CLOSING = 5.0
+CLOSE_SECONDS = 5.0
 """Seconds in which a space that closes still says who leaves."""
 
 
@@ -64,7 +64,7 @@ class Member(msgspec.Struct, frozen=True):
     present: bool = False
 
 
-class Posted(msgspec.Struct, frozen=True):
+class PostResult(msgspec.Struct, frozen=True):
     """What came of a post."""
 
     stored: StoredEnvelope
@@ -79,30 +79,32 @@ class Space:
         self,
         store: Store,
         relay: Relay,
-        living: Living,
+        live: LiveState,
         configuration: Configuration,
         *,
-        me: str,
-        pace: Pace,
+        replica_id: str,
+        intervals: Intervals,
         clock: Callable[[], float],
     ) -> None:
         self.owner = configuration.owner
         self.name = configuration.name
-        self.closed = False
-        self.compressing: Compressing | None = None
-        self.used = monotonic()
+        self.is_closed = False
+        self.compression: ThoughtCompression | None = None
+        self.last_used = monotonic()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._configuration = configuration
-        self._living = living
-        self._clock = clock = Steady(clock, living.state.at / 1000)
-        self.presence = Presence(relay, self.name, me, pace.roll)
-        turns = Turns(relay, self.name, me)
-        self.writer = Writer(store.spaces, living, configuration, turns, self, clock)
-        self._keeper = Keeper(self.name, me, relay, self.writer, turns, self.presence, pace, clock)
-        self.seating = Seating(configuration, living, store.spaces, self.now_ms, self.do)
-        self._hearing = Hearing(configuration, clock)
-        for work in (self.writer.run(), self._keeper.run()):
-            self.do(work).add_done_callback(self._broke)
+        self._live = live
+        self._clock = clock = MonotonicClock(clock, live.state.latest_at_ms / 1000)
+        self.presence = Presence(relay, self.name, replica_id, intervals.presence_seconds)
+        lease = WriterLease(relay, self.name, replica_id)
+        self.writer = Writer(store.spaces, live, configuration, lease, self, clock)
+        self._maintenance = Maintenance(
+            self.name, replica_id, relay, self.writer, lease, self.presence, intervals, clock
+        )
+        self.sessions = SessionRegistry(configuration, live, store.spaces, self.now_ms, self.spawn)
+        self._ingest = Ingest(configuration, clock)
+        for work in (self.writer.run(), self._maintenance.run()):
+            self.spawn(work).add_done_callback(self._on_task_done)
 
     # --- asked
 
@@ -113,49 +115,49 @@ class Space:
     @property
     def head(self) -> int:
         """The number of the newest envelope that was delivered here."""
-        return self.seating.audience.delivered
+        return self.sessions.audience.delivered
 
     @property
-    def advisory(self) -> bool:
+    def is_advisory(self) -> bool:
         return self.settings.advisory
 
     @property
     def is_full(self) -> bool:
-        return self.writer.inbox.full
+        return self.writer.queue.is_full
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody is here, and nobody's leaving is still to be seen to."""
-        return not self.seating.all and not self.presence.anybody and not self._living.state.away
+        return not self.sessions.all_sessions and not self.presence.has_local and not self._live.state.away_since
 
     def now_ms(self) -> int:
         return round(self._clock() * 1000)
 
-    def reader(self, participant: str, view: SpaceView = "full") -> Subscriber:
+    def viewer(self, participant: str, view: SpaceView = "full") -> SpaceViewer:
         """What they may read now, of the history too."""
-        return self._living.state.subscriber(participant, view)
+        return self._live.state.viewer(participant, view)
 
     def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]:
-        return self._living.state.capabilities(participant)
+        return self._live.state.capabilities(participant)
 
     def is_member(self, participant: str) -> bool:
-        return self._living.state.ledger.is_member(participant)
+        return self._live.state.ledger.is_member(participant)
 
     def members(self) -> Sequence[Member]:
         """Who may come in, and who is here, on any replica."""
-        state = self._living.state
-        return [Member(one, state.capabilities(one), one in state.present) for one in state.ledger.members]
+        state = self._live.state
+        return [Member(one, state.capabilities(one), one in state.present_since) for one in state.ledger.members]
 
-    def you(self, participant: str) -> Present:
+    def presence_of(self, participant: str) -> Present:
         return Present(participant, self.capabilities(participant))
 
-    async def look(self) -> None:
+    async def catch_up(self) -> None:
         """Come to know what others wrote until now: who is a member, and what was said. Raises `StoreError`."""
-        await self.say(lambda state, at: None, look=True)
+        await self.append_as_gateway(lambda state, at: None, catch_up=True)
 
     # --- seats
 
-    async def sit(
+    async def join(
         self,
         participant: str,
         outlet: Outlet,
@@ -165,7 +167,7 @@ class Space:
         after_seq: int | None = None,
         history: int = 0,
         address: str = "",
-    ) -> Seat:
+    ) -> Session:
         """A seat. When it comes back, its participant is present and the welcome is written; what was said before, as
         asked for, and then what is said, follow.
 
@@ -173,30 +175,30 @@ class Space:
         that they may see, flagged as replayed. An `after_seq` that is greater than the head is not of this space (one
         by its name was deleted): the welcome says so, and all that there is follows, flagged. `address`: under which
         they reached the gateway (`wss://host`). Raises `PellucidError`."""
-        self.used = monotonic()
-        self._let_in(participant)
-        self._room_for(participant)
-        seat = Seat(self, participant, outlet, dialect, self.reader(participant, view), address)
+        self.last_used = monotonic()
+        self._check_membership(participant)
+        self._check_session_limit(participant)
+        session = Session(self, participant, outlet, dialect, self.viewer(participant, view), address)
         try:
-            await self.presence.come(participant)
+            await self.presence.enter(participant)
             # What is remembered here may have been erased, or may not be all: the store is asked.
-            await self.say(self.presence.joined(participant), look=True)
-            self._let_in(participant)
+            await self.append_as_gateway(self.presence.make_join(participant), catch_up=True)
+            self._check_membership(participant)
         except BaseException:
-            self.do(self._gone_from(seat))
+            self.spawn(self._announce_leave(session))
             raise
-        seat.reader = self.reader(participant, view)
-        self.seating.add(seat, after_seq, history)
-        return seat
+        session.viewer = self.viewer(participant, view)
+        self.sessions.add(session, after_seq, history)
+        return session
 
-    def _let_in(self, participant: str) -> None:
-        if self.closed:
-            raise _closed()
+    def _check_membership(self, participant: str) -> None:
+        if self.is_closed:
+            raise _closed_error()
         if not self.is_member(participant):
             raise RequestError("you are not in this space any more", kind="forbidden", code="not_a_member")
 
-    def _room_for(self, participant: str) -> None:
-        if self.presence.count(participant) >= self.settings.limits.seats:
+    def _check_session_limit(self, participant: str) -> None:
+        if self.presence.local_count(participant) >= self.settings.limits.seats:
             raise PellucidError(
                 ErrorInfo(
                     "too_many_requests",
@@ -205,49 +207,49 @@ class Space:
                 )
             )
 
-    def regroup(self, seat: Seat) -> None:
+    def regroup(self, session: Session) -> None:
         """It speaks another dialect now."""
-        self.seating.audience.regroup(seat)
+        self.sessions.audience.regroup(session)
 
-    def remove(self, seat: Seat) -> None:
+    def remove(self, session: Session) -> None:
         """Nothing more is written to it."""
-        self.seating.remove(seat)
+        self.sessions.remove(session)
 
-    async def left(self, seat: Seat) -> None:
+    async def leave(self, session: Session) -> None:
         """Its connection is gone."""
-        if seat.has_left:
+        if session.has_left:
             return
-        self.seating.remove(seat)
+        self.sessions.remove(session)
         # Also if whoever says so is cancelled.
         with suppress(PellucidError):
-            await asyncio.shield(self.do(self._gone_from(seat)))
+            await asyncio.shield(self.spawn(self._announce_leave(session)))
 
-    async def _gone_from(self, seat: Seat) -> None:
-        if seat.has_left:
+    async def _announce_leave(self, session: Session) -> None:
+        if session.has_left:
             return
-        seat.has_left = True
-        self.used = monotonic()
-        if await self.presence.go(seat.participant):
+        session.has_left = True
+        self.last_used = monotonic()
+        if await self.presence.leave(session.participant):
             with suppress(PellucidError):
-                await self.say(self.presence.left(seat.participant))
+                await self.append_as_gateway(self.presence.make_leave(session.participant))
 
     # --- what is said
 
-    def read(
-        self, participant: str, data: bytes | str | dict[str, Any], size: int | None, seat: Seat | None = None
-    ) -> Heard:
+    def ingest(
+        self, participant: str, data: bytes | str | dict[str, Any], size: int | None, session: Session | None = None
+    ) -> IngestedEnvelope:
         """Raises `PellucidError` for what cannot be taken."""
-        self.used = monotonic()
-        return self._hearing.read(participant, data, size, None if seat is None else seat.dialect, seat)
+        self.last_used = monotonic()
+        return self._ingest.process(participant, data, size, None if session is None else session.dialect, session)
 
-    def out_of_patience(self, participant: str) -> bool:
-        return self._hearing.out_of_patience(participant)
+    def exceeds_patience(self, participant: str) -> bool:
+        return self._ingest.exceeds_patience(participant)
 
-    def put(self, item: Item) -> None:
-        if self.closed:
-            item.tell(Answer(error=_closed()))
+    def put(self, item: WriteRequest) -> None:
+        if self.is_closed:
+            item.on_result(WriteResult(error=_closed_error()))
         else:
-            self.writer.inbox.put(item)
+            self.writer.queue.put(item)
 
     async def post(
         self,
@@ -256,80 +258,80 @@ class Space:
         dialect: DialectName | None = None,
         *,
         address: str = "",
-    ) -> Posted:
+    ) -> PostResult:
         """Say something without a seat. It is stored when it comes back. `address`: under which they reached the
         gateway. Raises `PellucidError` for what is refused."""
-        self.used = monotonic()
-        self._let_in(participant)
-        heard = self._hearing.read(participant, data, None, dialect)
-        answer = await ask(self.put, partial(heard.item, address=address))
-        assert answer.stored is not None
-        return Posted(answer.stored, answer.extra)
+        self.last_used = monotonic()
+        self._check_membership(participant)
+        ingested = self._ingest.process(participant, data, None, dialect)
+        result = await submit(self.put, partial(ingested.to_request, address=address))
+        assert result.stored is not None
+        return PostResult(result.stored, result.for_sender)
 
-    async def say(self, make: Make, *, look: bool = False) -> StoredEnvelope | None:
+    async def append_as_gateway(self, make: EnvelopeFactory, *, catch_up: bool = False) -> StoredEnvelope | None:
         """What the gateway says itself. None: there was nothing to say. `look`: the store is asked first what is new.
         Raises `PellucidError`."""
-        if look:
-            self.writer.inbox.stir()
-        return (await ask(self.put, partial(Item, make=make))).stored
+        if catch_up:
+            self.writer.queue.request_catch_up()
+        return (await submit(self.put, partial(WriteRequest, make=make))).stored
 
     def forget(self) -> None:
         """Keep nothing of what was said in memory: some of it was erased. Others are told to look."""
-        self._living.forget()
-        self._keeper.tell()
+        self._live.forget()
+        self._maintenance.notify_replicas()
 
     # --- what is stored
 
     def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> None:
         """Called by the writer, as soon as it is stored."""
-        what = consequences_of(stored, changes)
-        for participant in what.left:
-            if self.presence.is_here(participant):
+        effects = effects_of(stored, changes)
+        for participant in effects.left:
+            if self.presence.is_local(participant):
                 # Another replica said so, and they have come in here meanwhile.
-                self.put(Item(nobody, make=self.presence.joined(participant)))
-        if what.configured:
-            self._hearing.take_limits()
-        self.seating.deliver(stored, what)
+                self.put(WriteRequest(ignore_result, make=self.presence.make_join(participant)))
+        if effects.configuration_changed:
+            self._ingest.reload_limits()
+        self.sessions.deliver(stored, effects)
 
-    def told(self, stored: Sequence[StoredEnvelope]) -> None:
+    def on_written(self, stored: Sequence[StoredEnvelope]) -> None:
         """Called by the writer: these were said here."""
-        self._keeper.tell()
-        if self.compressing is not None:
-            self.compressing.heard(stored)
+        self._maintenance.notify_replicas()
+        if self.compression is not None:
+            self.compression.on_stored(stored)
 
-    def overtaken(self) -> None:
+    def on_overtaken(self) -> None:
         """Called by the writer: another replica was faster."""
-        self._keeper.ask_for_turns()
+        self._maintenance.announce_contention()
 
-    def gone(self) -> None:
+    def on_removed(self) -> None:
         """There is no such space any more."""
-        self.closed = True
-        self.seating.close(closing.GONE, "there is no such space any more")
+        self.is_closed = True
+        self.sessions.close(closing.SPACE_NOT_FOUND, "there is no such space any more")
 
     # --- its end
 
     async def aclose(self) -> None:
         """Say who leaves, and let go."""
-        self.used = monotonic()
-        seats = self.seating.all
-        self.seating.close(closing.RESTARTING, "the server restarts; come back in a moment")
+        self.last_used = monotonic()
+        sessions = self.sessions.all_sessions
+        self.sessions.close(closing.SERVICE_RESTART, "the server restarts; come back in a moment")
         with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSING):
-                await asyncio.gather(*(self.left(seat) for seat in seats))
-        self.closed = True
-        self.writer.inbox.close(_closed())
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.gather(*(self.leave(session) for session in sessions))
+        self.is_closed = True
+        self.writer.queue.close(_closed_error())
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _broke(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         """Nothing goes on without it: whoever comes next opens the space anew."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a space broke: %s", place_of(error))
-            self.closed = True
-            self.seating.close(closing.RESTARTING, "the space broke here; come back in a moment")
+            log.error("a space broke: %s", error_location(error))
+            self.is_closed = True
+            self.sessions.close(closing.SERVICE_RESTART, "the space broke here; come back in a moment")
 
-    def do(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """In the background, until the space is closed."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -337,7 +339,7 @@ class Space:
         return task
 
 
-def _closed() -> PellucidError:
+def _closed_error() -> PellucidError:
     return PellucidError(
         ErrorInfo("unavailable", "the space is being closed here; come back", code="space_closed", retry_after=1.0)
     )

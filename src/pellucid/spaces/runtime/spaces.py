@@ -16,14 +16,14 @@ from uuid import uuid4
 
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
-from ...storage import SpaceGone, Store
-from ...telemetry import log, place_of
-from .compression import Compressing, Compressor
+from ...storage import SpaceNotFound, Store
+from ...telemetry import error_location, log
+from .compression import Compressor, ThoughtCompression
 from .ids import digest_of
-from .keeper import Pace
-from .living import Configuration, Living, load
+from .keeper import Intervals
+from .living import Configuration, LiveState, load_state
 from .space import Space
-from .writer import PAGE
+from .writer import PAGE_SIZE
 
 
 class Spaces:
@@ -36,29 +36,29 @@ class Spaces:
         *,
         clock: Callable[[], float] = time.time,
         compressor: Compressor | None = None,
-        pace: Pace | None = None,
+        intervals: Intervals | None = None,
     ) -> None:
         self._store = store
         self._relay = relay
         self._clock = clock
         self._compressor = compressor
-        self._pace = pace or Pace()
-        self._me = uuid4().hex
+        self._intervals = intervals or Intervals()
+        self._replica_id = uuid4().hex
         self._open: dict[str, Space] = {}
         self._opening: dict[str, asyncio.Task[Space]] = {}
-        self._sweeping: asyncio.Task[None] | None = None
-        self._closed = False
+        self._sweep_task: asyncio.Task[None] | None = None
+        self._is_closed = False
 
     async def start(self) -> None:
-        if self._sweeping is None:
-            self._sweeping = asyncio.create_task(self._sweep())
+        if self._sweep_task is None:
+            self._sweep_task = asyncio.create_task(self._sweep())
 
     async def aclose(self) -> None:
         """Say who leaves, and let go of all of them."""
-        self._closed = True
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.wait([self._sweeping])
+        self._is_closed = True
+        if self._sweep_task is not None:
+            self._sweep_task.cancel()
+            await asyncio.wait([self._sweep_task])
         for opening in list(self._opening.values()):
             opening.cancel()
         if self._opening:
@@ -71,48 +71,48 @@ class Spaces:
     async def space(self, name: str) -> Space:
         """Raises `RequestError` if there is none, `StoreError`."""
         space = self._open.get(name)
-        if space is None or space.closed:
+        if space is None or space.is_closed:
             opening = self._opening.get(name)
             if opening is None:
-                opening = self._opening[name] = asyncio.create_task(self._opened(name))
+                opening = self._opening[name] = asyncio.create_task(self._open_space(name))
                 opening.add_done_callback(lambda _: self._opening.pop(name, None))
             space = await asyncio.shield(opening)
-        space.used = monotonic()
+        space.last_used = monotonic()
         return space
 
-    async def _opened(self, name: str) -> Space:
-        if self._closed:
+    async def _open_space(self, name: str) -> Space:
+        if self._is_closed:
             raise PellucidError(ErrorInfo("unavailable", "the server is stopping", code="stopping", retry_after=1.0))
-        before = self._open.pop(name, None)
-        if before is not None:
-            await before.aclose()
+        previous = self._open.pop(name, None)
+        if previous is not None:
+            await previous.aclose()
         spaces = self._store.spaces
-        configuration = await Configuration.of(spaces, name)
+        configuration = await Configuration.load(spaces, name)
         if configuration is None:
-            raise SpaceGone(name)
+            raise SpaceNotFound(name)
         owner = configuration.owner
-        kept = await spaces.state(owner, name)
-        if kept is not None and kept[0] > configuration.head:
-            kept = None  # the store was put back to an older state
-        state = load(configuration.settings, kept)
-        while told := await spaces.page(owner, name, after=state.head, limit=PAGE):
-            for one in told:
+        snapshot = await spaces.state(owner, name)
+        if snapshot is not None and snapshot[0] > configuration.head:
+            snapshot = None  # the store was put back to an older state
+        state = load_state(configuration.settings, snapshot)
+        while page := await spaces.page(owner, name, after=state.head, limit=PAGE_SIZE):
+            for one in page:
                 state.replay(one)
         space = Space(
             self._store,
             self._relay,
-            Living(state),
+            LiveState(state),
             configuration,
-            me=self._me,
-            pace=self._pace,
+            replica_id=self._replica_id,
+            intervals=self._intervals,
             clock=self._clock,
         )
         if self._compressor is not None:
-            space.compressing = Compressing(space, self._store.spaces, self._compressor)
+            space.compression = ThoughtCompression(space, self._store.spaces, self._compressor)
         self._open[name] = space
         try:
             # What the configuration says is in the log before anybody is asked in.
-            await space.look()
+            await space.catch_up()
         except BaseException:
             self._open.pop(name, None)
             await space.aclose()
@@ -123,42 +123,42 @@ class Spaces:
         """The space, and whose token it is. Raises `PellucidError` (`unauthorized`, `forbidden`), `StoreError`.
 
         What is wrong with a token is told the same whether there is such a space or not."""
-        of = await self._store.spaces.of_token(digest_of(token))
-        if not of:
+        matches = await self._store.spaces.find_by_token(digest_of(token))
+        if not matches:
             raise PellucidError(
                 ErrorInfo("unauthorized", "nobody here has this token", code="invalid_token", param="token")
             )
-        found = next((one.id for space, one in of if space.name == name), None)
-        if found is None:
+        participant = next((one.id for space, one in matches if space.name == name), None)
+        if participant is None:
             raise RequestError(
                 "this token opens no space of this name", kind="forbidden", code="wrong_space", param="space"
             )
         space = await self.space(name)
-        if not space.is_member(found):
-            await space.look()
-        if not space.is_member(found):
-            raise RequestError(f"{found!r} is not in this space any more", kind="forbidden", code="not_a_member")
-        return space, found
+        if not space.is_member(participant):
+            await space.catch_up()
+        if not space.is_member(participant):
+            raise RequestError(f"{participant!r} is not in this space any more", kind="forbidden", code="not_a_member")
+        return space, participant
 
     async def erase(self, name: str, seqs: Sequence[int]) -> int:
         """Take away what these envelopes say, from the store and from memory; how many said something. Other replicas
         forget it when they next look. Raises `PellucidError`."""
         space = await self.space(name)
-        gone = await self._store.spaces.erase(space.owner, name, seqs, at=space.now_ms())
+        erased_count = await self._store.spaces.erase(space.owner, name, seqs, at_ms=space.now_ms())
         space.forget()
-        return gone
+        return erased_count
 
     # --- closing
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(self._pace.unused / 4)
+            await asyncio.sleep(self._intervals.unused_seconds / 4)
             for name, space in list(self._open.items()):
-                unused = monotonic() - space.used > self._pace.unused
-                if space.closed or (unused and space.is_idle):
+                is_unused = monotonic() - space.last_used > self._intervals.unused_seconds
+                if space.is_closed or (is_unused and space.is_idle):
                     self._open.pop(name, None)
                     try:
                         with suppress(PellucidError):
                             await space.aclose()
                     except Exception as error:
-                        log.error("a space could not be closed: %s", place_of(error))
+                        log.error("a space could not be closed: %s", error_location(error))

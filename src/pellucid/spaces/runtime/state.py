@@ -31,17 +31,17 @@ from ...envelopes.grants import Change, Ledger, LedgerState
 from ...envelopes.kinds import CHAT
 from ...envelopes.lifecycle import Lifecycle, LifecycleSettings
 from ...envelopes.proposals import Proposal, Proposals
-from ...envelopes.reasoning import Ended, Names
-from ...envelopes.reasoning import State as Contexts
-from ...envelopes.shown import SpaceView, Subscriber
+from ...envelopes.reasoning import EndedContext, NameSet
+from ...envelopes.reasoning import LifecycleState as ContextState
+from ...envelopes.shown import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
-from ...text import brief, meant
+from ...text import did_you_mean, truncate
 from .settings import SpaceSettings
 
-MOST = 256
+MAX_SUGGESTIONS = 256
 """Among so many the nearest is looked for."""
-TOLD = 8
+MAX_LISTED_NAMES = 8
 """How many names a sentence lists."""
 
 
@@ -51,29 +51,29 @@ def unknown_targets(envelope: Envelope, ledger: Ledger) -> tuple[str, ...]:
     return tuple(one for one in envelope.to if one != GATEWAY and not ledger.is_member(one))
 
 
-def target_not_found(strangers: Sequence[str], members: Sequence[str]) -> ErrorInfo:
-    right = meant(strangers[0], members[:MOST])
+def target_not_found(unknown: Sequence[str], members: Sequence[str]) -> ErrorInfo:
+    right = did_you_mean(unknown[0], members[:MAX_SUGGESTIONS])
     return ErrorInfo(
         "not_found",
-        f"to: {_listed(strangers)} is in this space; {right}",
+        f"to: {_list_unknown(unknown)} is in this space; {right}",
         code="target_not_found",
         param="to",
     )
 
 
-def unheard(strangers: Sequence[str]) -> tuple[Flag, ...]:
-    return (Flag("target_not_found", f"to: {_listed(strangers)} is in this space"),) if strangers else ()
+def flag_unknown_targets(unknown: Sequence[str]) -> tuple[Flag, ...]:
+    return (Flag("target_not_found", f"to: {_list_unknown(unknown)} is in this space"),) if unknown else ()
 
 
-def _listed(strangers: Sequence[str]) -> str:
-    more = f" and {len(strangers) - TOLD} more" if len(strangers) > TOLD else ""
-    return f"nobody called {' or '.join(repr(brief(one)) for one in strangers[:TOLD])}{more}"
+def _list_unknown(unknown: Sequence[str]) -> str:
+    more = f" and {len(unknown) - MAX_LISTED_NAMES} more" if len(unknown) > MAX_LISTED_NAMES else ""
+    return f"nobody called {' or '.join(repr(truncate(one)) for one in unknown[:MAX_LISTED_NAMES])}{more}"
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     flags: tuple[Flag, ...] = ()
     """What is to be seen about it."""
-    ended: tuple[Ended, ...] = ()
+    ended: tuple[EndedContext, ...] = ()
     """The contexts that it ended."""
     links: tuple[str, ...] = ()
     """The contexts that it came out of."""
@@ -94,23 +94,23 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self)
 
 
-def note_of(kept: bytes) -> Note:
+def read_note(data: bytes) -> Note:
     """What was kept; an empty note for what cannot be read."""
     try:
-        return msgspec.json.decode(kept, type=Note)
+        return msgspec.json.decode(data, type=Note)
     except msgspec.DecodeError:
         return Note()
 
 
-_REMARKS = frozenset({"reason", "email"})
+_ANNOTATION_FIELDS = frozenset({"reason", "email"})
 
 READ_REASONING = "reasoning/read"
 OBSERVE = "space/observe"
 
-NOBODY = Names()
+NO_NAMES = NameSet()
 
 
-class Doors(msgspec.Struct, frozen=True, omit_defaults=True):
+class ConfiguredAccess(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the configuration gives, as it is written: or, in an envelope, what of it changed."""
 
     always: tuple[str | dict[str, Any], ...] | None = None
@@ -119,14 +119,14 @@ class Doors(msgspec.Struct, frozen=True, omit_defaults=True):
     templates: dict[str, tuple[str, ...]] | None = None
 
 
-class Kept(msgspec.Struct, omit_defaults=True):
+class StateDump(msgspec.Struct, omit_defaults=True):
     """A state as plain data."""
 
     head: int
     at: int
-    doors: Doors
+    doors: ConfiguredAccess
     ledger: LedgerState
-    contexts: Contexts
+    contexts: ContextState
     proposals: dict[str, Proposal]
     present: dict[str, int]
     away: dict[str, int]
@@ -146,66 +146,66 @@ class SpaceState:
     def __init__(self, settings: SpaceSettings) -> None:
         self.settings = settings
         self.head = 0
-        self.at = 0
+        self.latest_at_ms = 0
         """When the newest envelope was taken, in milliseconds since 1970. It never goes back."""
-        self.doors = Doors(always=(), templates={})
+        self.access = ConfiguredAccess(always=(), templates={})
         """The configuration, as the log has it."""
         self.ledger = Ledger()
-        self.lifecycle = Lifecycle(self._life())
+        self.lifecycle = Lifecycle(self._lifecycle_settings())
         self.proposals = Proposals()
-        self.present: dict[str, int] = {}
+        self.present_since: dict[str, int] = {}
         """Who is there, and since when."""
-        self._written: dict[str, tuple[dict[str, Any], ...]] = {}
-        self._settled: tuple[Doors | None, Doors | None] = (None, None)
-        self.away: dict[str, int] = {}
+        self._capability_cache: dict[str, tuple[dict[str, Any], ...]] = {}
+        self._matching_access: tuple[ConfiguredAccess | None, ConfiguredAccess | None] = (None, None)
+        self.away_since: dict[str, int] = {}
         """Who left contexts open, and when."""
 
     def configure(self, settings: SpaceSettings) -> None:
         """From now on it judges so."""
         self.settings = settings
-        self.lifecycle.settings = self._life()
+        self.lifecycle.settings = self._lifecycle_settings()
 
-    def _life(self) -> LifecycleSettings:
-        return replace(self.settings.lifecycle(), templates=dict(self.doors.templates or {}))
+    def _lifecycle_settings(self) -> LifecycleSettings:
+        return replace(self.settings.lifecycle(), templates=dict(self.access.templates or {}))
 
     # --- judging
 
-    def judge(self, envelope: Envelope, at: int, known: Names = NOBODY, redacted: tuple[str, ...] = ()) -> Outcome:
+    def judge(self, envelope: Envelope, at: int, known: NameSet = NO_NAMES, redacted: tuple[str, ...] = ()) -> Outcome:
         """What becomes of the next envelope, at this time; the accepted one has the next number."""
-        at = max(at, self.at)
+        at = max(at, self.latest_at_ms)
         envelope = replace(envelope, seq=self.head + 1)
         if (error := self.proposals.refusal(envelope)) is not None:
             return Outcome(error=error)
-        before = self.ledger.dump() if kinds.kind_of(envelope.kind).changes_rights else None
+        ledger_before = self.ledger.dump() if kinds.kind_of(envelope.kind).changes_rights else None
         ruling = self.ledger.feed(envelope)
         if ruling.refusal is not None:
             return Outcome(error=ruling.refusal)
-        strangers = unknown_targets(envelope, self.ledger)
-        if strangers and len(strangers) == len(envelope.to):
-            return Outcome(error=target_not_found(strangers, self.ledger.members))
-        verdict = self.lifecycle.feed(envelope, at=at, known=known.ids, closed=known.paths)
+        unknown = unknown_targets(envelope, self.ledger)
+        if unknown and len(unknown) == len(envelope.to):
+            return Outcome(error=target_not_found(unknown, self.ledger.members))
+        verdict = self.lifecycle.feed(envelope, at=at, known_ids=known.ids, ended_paths=known.paths)
         if verdict.error is not None:
-            if before is not None:
-                self.ledger = Ledger.load(before)
+            if ledger_before is not None:
+                self.ledger = Ledger.load(ledger_before)
             return Outcome(error=verdict.error)
-        proposed = self.proposals.feed(envelope)
+        proposal_verdict = self.proposals.feed(envelope)
         changes = (*ruling.events, *self._fold(envelope, at))
         note = Note(
-            flags=(*verdict.flags, *proposed.flags, *unheard(strangers)),
+            flags=(*verdict.flags, *proposal_verdict.flags, *flag_unknown_targets(unknown)),
             ended=verdict.ended,
             links=verdict.links,
-            proposals=proposed.changed,
+            proposals=proposal_verdict.changed,
             by=ruling.decision.by,
             source=ruling.decision.source,
             redacted=redacted,
-            meaning=_meaning(envelope),
+            meaning=_erasure_safe_payload(envelope),
         )
         return Outcome(StoredEnvelope(envelope, at, verdict.place, note.dump()), changes)
 
     def replay(self, stored: StoredEnvelope) -> tuple[Change, ...]:
         """What an envelope that was accepted did."""
         envelope = stored.envelope
-        if envelope.is_erased and (meaning := note_of(stored.note).meaning):
+        if envelope.is_erased and (meaning := read_note(stored.note).meaning):
             envelope = replace(envelope, payload=meaning)
         changes = self.ledger.replay(envelope)
         self.lifecycle.replay(envelope, at=stored.at)
@@ -214,72 +214,72 @@ class SpaceState:
 
     def _fold(self, envelope: Envelope, at: int) -> tuple[Change, ...]:
         """What is neither a right nor reasoning: who is there, and the configuration."""
-        self.head, self.at = envelope.seq, at
+        self.head, self.latest_at_ms = envelope.seq, at
         if kinds.kind_of(envelope.kind).changes_rights or envelope.kind == kinds.CONFIGURED:
-            self._written.clear()
+            self._capability_cache.clear()
         changes: tuple[Change, ...] = ()
         if envelope.sender == GATEWAY:
             if envelope.kind == kinds.PRESENCE:
-                self._presence(envelope.payload, at)
+                self._apply_presence(envelope.payload, at)
             elif envelope.kind == kinds.CONFIGURED:
-                changes = self._configured(envelope.payload)
-        if self.away and envelope.family == "reasoning":
-            for one in [one for one in self.away if not self.lifecycle.open_of(one)]:
-                del self.away[one]
+                changes = self._apply_configuration(envelope.payload)
+        if self.away_since and envelope.family == "reasoning":
+            for one in [one for one in self.away_since if not self.lifecycle.open_of(one)]:
+                del self.away_since[one]
         return changes
 
-    def _presence(self, payload: Mapping[str, Any], at: int) -> None:
-        who = payload.get("participant")
-        name = who.get("id") if isinstance(who, dict) else None
+    def _apply_presence(self, payload: Mapping[str, Any], at: int) -> None:
+        participant = payload.get("participant")
+        name = participant.get("id") if isinstance(participant, dict) else None
         if not isinstance(name, str):
             return
         if payload.get("event") == "join":
-            self.present[name] = at
-            self.away.pop(name, None)
+            self.present_since[name] = at
+            self.away_since.pop(name, None)
         elif payload.get("event") == "leave":
-            self.present.pop(name, None)
+            self.present_since.pop(name, None)
             if self.lifecycle.open_of(name):
-                self.away[name] = at
+                self.away_since[name] = at
 
-    def _configured(self, payload: Mapping[str, Any]) -> tuple[Change, ...]:
+    def _apply_configuration(self, payload: Mapping[str, Any]) -> tuple[Change, ...]:
         try:
-            new = msgspec.convert(payload, Doors)
+            new = msgspec.convert(payload, ConfiguredAccess)
             changes: list[Change] = []
             if new.always is not None:
-                changes += self.ledger.everybody(read_capabilities(new.always))
+                changes += self.ledger.configure_everyone(read_capabilities(new.always))
             for name, written in new.doors.items():
                 if written is None:
-                    changes += self.ledger.shut(name)
+                    changes += self.ledger.remove_configured(name)
                 else:
-                    changes += self.ledger.door(name, read_capabilities(written))
+                    changes += self.ledger.configure_participant(name, read_capabilities(written))
         except (msgspec.ValidationError, PellucidError):
             # It was erased, or written by a version that knew more.
             return ()
-        doors = {name: written for name, written in (self.doors.doors | new.doors).items() if written is not None}
-        self.doors = Doors(
-            always=self.doors.always if new.always is None else new.always,
-            doors=dict(doors),
-            templates=self.doors.templates if new.templates is None else new.templates,
+        configured = {name: written for name, written in (self.access.doors | new.doors).items() if written is not None}
+        self.access = ConfiguredAccess(
+            always=self.access.always if new.always is None else new.always,
+            doors=dict(configured),
+            templates=self.access.templates if new.templates is None else new.templates,
         )
-        self.lifecycle.settings = self._life()
+        self.lifecycle.settings = self._lifecycle_settings()
         return tuple(changes)
 
-    def unconfigured(self, wanted: Doors) -> dict[str, Any] | None:
+    def configuration_change(self, wanted: ConfiguredAccess) -> dict[str, Any] | None:
         """The payload of the `CONFIGURED` that makes `wanted` hold. None: it holds."""
-        have = self.doors
-        if self._settled[0] is have and self._settled[1] is wanted:
+        have = self.access
+        if self._matching_access[0] is have and self._matching_access[1] is wanted:
             return None
-        doors = {name: written for name, written in wanted.doors.items() if have.doors.get(name) != written}
-        doors |= {name: None for name in have.doors if name not in wanted.doors}
-        changed = Doors(
+        changed_doors = {name: written for name, written in wanted.doors.items() if have.doors.get(name) != written}
+        changed_doors |= {name: None for name in have.doors if name not in wanted.doors}
+        changed = ConfiguredAccess(
             always=None if wanted.always == have.always else wanted.always,
-            doors=doors,
+            doors=changed_doors,
             templates=None if wanted.templates == have.templates else wanted.templates,
         )
-        said: dict[str, Any] = msgspec.to_builtins(changed)
-        if not said:
-            self._settled = (have, wanted)
-        return said or None
+        payload: dict[str, Any] = msgspec.to_builtins(changed)
+        if not payload:
+            self._matching_access = (have, wanted)
+        return payload or None
 
     # --- asked
 
@@ -289,30 +289,30 @@ class SpaceState:
 
     def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]:
         """What they hold, as it was written."""
-        written = self._written.get(participant)
+        written = self._capability_cache.get(participant)
         if written is None:
             written = tuple(held.capability.written for held in self.ledger.held(participant))
-            self._written[participant] = written
+            self._capability_cache[participant] = written
         return written
 
-    def subscriber(self, participant: str, view: SpaceView = "full") -> Subscriber:
+    def viewer(self, participant: str, view: SpaceView = "full") -> SpaceViewer:
         """What they may read now."""
         everyone = self.settings.read_reasoning == "everyone"
-        return Subscriber(
+        return SpaceViewer(
             participant=participant,
             view=view,
-            reasoning=everyone or self.ledger.may(participant, READ_REASONING),
-            observes=self.ledger.may(participant, OBSERVE),
+            reasoning=everyone or self.ledger.holds_right(participant, READ_REASONING),
+            observes=self.ledger.holds_right(participant, OBSERVE),
         )
 
     def due(self, now: int) -> list[tuple[str, str]]:
         """The contexts that are to be abandoned at this time, and why: `timed out`, or `disconnected`."""
-        found = {one.path: "timed out" for one in self.lifecycle.due(now)}
+        reasons = {one.path: "timed out" for one in self.lifecycle.due(now)}
         grace = self.settings.grace_seconds * 1000
-        for name, since in self.away.items():
+        for name, since in self.away_since.items():
             if now - since >= grace:
-                found |= {one.path: "disconnected" for one in self.lifecycle.left(name)}
-        return list(found.items())
+                reasons |= {one.path: "disconnected" for one in self.lifecycle.left_open_by(name)}
+        return list(reasons.items())
 
     def is_open(self, path: str) -> bool:
         return path in self.lifecycle.state.open
@@ -321,32 +321,32 @@ class SpaceState:
 
     def dump(self) -> bytes:
         return msgspec.json.encode(
-            Kept(
+            StateDump(
                 head=self.head,
-                at=self.at,
-                doors=self.doors,
+                at=self.latest_at_ms,
+                doors=self.access,
                 ledger=self.ledger.dump(),
                 contexts=self.lifecycle.state,
                 proposals=self.proposals.state,
-                present=self.present,
-                away=self.away,
+                present=self.present_since,
+                away=self.away_since,
             )
         )
 
     @classmethod
     def load(cls, settings: SpaceSettings, data: bytes) -> SpaceState:
         """The state that `dump` told of. Raises `msgspec.DecodeError` or `RequestError` for what is none."""
-        kept = msgspec.json.decode(data, type=Kept)
+        saved = msgspec.json.decode(data, type=StateDump)
         state = cls(settings)
-        state.head, state.at, state.doors = kept.head, kept.at, kept.doors
-        state.ledger = Ledger.load(kept.ledger)
-        state.lifecycle = Lifecycle(state._life(), kept.contexts)
-        state.proposals = Proposals(kept.proposals)
-        state.present, state.away = kept.present, kept.away
+        state.head, state.latest_at_ms, state.access = saved.head, saved.at, saved.doors
+        state.ledger = Ledger.load(saved.ledger)
+        state.lifecycle = Lifecycle(state._lifecycle_settings(), saved.contexts)
+        state.proposals = Proposals(saved.proposals)
+        state.present_since, state.away_since = saved.present, saved.away
         return state
 
 
-def _meaning(envelope: Envelope) -> dict[str, Any]:
+def _erasure_safe_payload(envelope: Envelope) -> dict[str, Any]:
     if envelope.sender != GATEWAY and not kinds.kind_of(envelope.kind).changes_rights:
         return {}
-    return {name: value for name, value in envelope.payload.items() if name not in _REMARKS}
+    return {name: value for name, value in envelope.payload.items() if name not in _ANNOTATION_FIELDS}

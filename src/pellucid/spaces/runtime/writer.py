@@ -4,7 +4,7 @@
 
 * Nobody is answered before what was said is stored. A refusal counts only at the head of the log: where nothing is
   appended, the store is asked whether there is more, first.
-* When another replica was faster (`Overtaken`), the state is put back, what is new is read and delivered, and all is
+* When another replica was faster (`AppendConflict`), the state is put back, what is new is read and delivered, and all is
   judged again.
 * When the store does not say whether it did it, the log is asked. If that cannot be known either, whoever sent is told
   `unavailable`; should it have been stored all the same, it is delivered when the store is back, and who sends it again
@@ -20,7 +20,7 @@ the inviter, once (`space/invite-ack`).
 
 Who is there already, or has a token of the operator's, gets none: nobody takes another's place by inviting them.
 
-Replicas that are busy in the same space take turns, for a while, so that none is overtaken for ever (`Turns`).
+Replicas that are busy in the same space take turns, for a while, so that none is overtaken for ever (`WriterLease`).
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from ...envelopes import GATEWAY, Envelope, said
-from ...envelopes.grants import Change, Invited
-from ...envelopes.reasoning import Names
+from ...envelopes.grants import Change, ParticipantInvited
+from ...envelopes.reasoning import NameSet
 from ...errors import ErrorInfo, PellucidError
 from ...relay import Relay, RelayError
-from ...storage import Append, Overtaken, SpaceGone, Spaces, StoredEnvelope, StoredParticipant
-from ...storage.errors import Unanswered
-from ...telemetry import log, place_of
+from ...storage import Append, AppendConflict, SpaceNotFound, Spaces, StoredEnvelope, StoredParticipant
+from ...storage.errors import StoreUnavailable
+from ...telemetry import error_location, log
 from .ids import digest_of, new_id, new_token
-from .inbox import Answer, Inbox, Item
-from .living import Configuration, Living
+from .inbox import WriteQueue, WriteRequest, WriteResult
+from .living import Configuration, LiveState
 from .state import SpaceState
 
 
-def invited_by(
+def invitations_from(
     stored: StoredEnvelope, changes: Iterable[Change], state: SpaceState, space: str, address: str = ""
 ) -> tuple[list[StoredParticipant], tuple[Envelope, ...]]:
     """Who is to be let into `space` by this envelope, and what its sender is told. `address`: under which its sender
     reached the gateway."""
-    let_in: list[StoredParticipant] = []
-    told: list[Envelope] = []
+    participants: list[StoredParticipant] = []
+    acknowledgements: list[Envelope] = []
     for change in changes:
-        if not isinstance(change, Invited):
+        if not isinstance(change, ParticipantInvited):
             continue
         payload = {"status": change.status, "participant_id": change.participant}
-        if change.status == "created" and change.participant not in state.doors.doors:
+        if change.status == "created" and change.participant not in state.access.doors:
             payload |= {"token": (token := new_token()), "connection_url": f"{address}/spaces/{space}/ws"}
-            let_in.append(
+            participants.append(
                 StoredParticipant(
                     id=change.participant,
                     token_hash=digest_of(token),
@@ -68,102 +68,102 @@ def invited_by(
                     created_at=stored.at / 1000,
                 )
             )
-        told.append(said.invite_ack(new_id(), stored.at, stored.envelope, payload))
-    return let_in, tuple(told)
+        acknowledgements.append(said.invite_ack(new_id(), stored.at, stored.envelope, payload))
+    return participants, tuple(acknowledgements)
 
 
-class Batch:
+class WriteBatch:
     """What was judged together, and is stored and answered together."""
 
     def __init__(self, state: SpaceState, at: int, space: str) -> None:
         self._state = state
         self._space = space
         self._at = at
-        self._answers: list[tuple[Item, Answer]] = []
+        self._results: list[tuple[WriteRequest, WriteResult]] = []
         self.stored: list[StoredEnvelope] = []
         self.changes: list[tuple[Change, ...]] = []
         self.invited: list[StoredParticipant] = []
-        self.refused = False
+        self.has_refusals = False
         """Whether something was not accepted that might be, by a state that others have moved on."""
 
     def judge(
         self,
-        items: Sequence[Item],
+        requests: Sequence[WriteRequest],
         configuration: Configuration,
-        known: Names,
-        before: dict[tuple[str, str], StoredEnvelope],
-        living: Living,
+        known: NameSet,
+        earlier: dict[tuple[str, str], StoredEnvelope],
+        live: LiveState,
     ) -> None:
         """`known`: names that only the history knows. `before`: what was said under the same ids before."""
-        said = self._state.unconfigured(configuration.doors)
-        if said is not None:
-            self._accept(configuration.told(said, self._at), Names())
+        payload = self._state.configuration_change(configuration.access)
+        if payload is not None:
+            self._accept(configuration.to_envelope(payload, self._at), NameSet())
         new: dict[tuple[str, str], StoredEnvelope] = {}
-        for item in items:
-            envelope = item.envelope if item.make is None else item.make(self._state, self._at)
+        for request in requests:
+            envelope = request.envelope if request.make is None else request.make(self._state, self._at)
             if envelope is None:
-                self._answers.append((item, Answer()))
+                self._results.append((request, WriteResult()))
                 continue
             key = (envelope.sender, envelope.id)
-            if item.named:
-                old = new.get(key) or living.recent.named(*key) or before.get(key)
-                if old is not None and _same(old.envelope, envelope, item.dated):
-                    self._answers.append((item, Answer(old, fresh=False)))
-                    self.refused = True
+            if request.has_sender_id:
+                old = new.get(key) or live.recent.get(*key) or earlier.get(key)
+                if old is not None and _is_resend(old.envelope, envelope, request.has_sender_ts):
+                    self._results.append((request, WriteResult(old, is_new=False)))
+                    self.has_refusals = True
                     continue
-            stored, answer = self._accept(envelope, known, item.redacted, item.address)
-            self._answers.append((item, answer))
+            stored, result = self._accept(envelope, known, request.redacted, request.address)
+            self._results.append((request, result))
             if stored is not None:
                 new[key] = stored
 
     def _accept(
-        self, envelope: Envelope, known: Names, redacted: tuple[str, ...] = (), address: str = ""
-    ) -> tuple[StoredEnvelope | None, Answer]:
+        self, envelope: Envelope, known: NameSet, redacted: tuple[str, ...] = (), address: str = ""
+    ) -> tuple[StoredEnvelope | None, WriteResult]:
         outcome = self._state.judge(envelope, self._at, known, redacted)
         if outcome.error is not None:
-            self.refused = self.refused or envelope.sender != GATEWAY
-            return None, Answer(error=PellucidError(outcome.error))
+            self.has_refusals = self.has_refusals or envelope.sender != GATEWAY
+            return None, WriteResult(error=PellucidError(outcome.error))
         stored = outcome.stored
         assert stored is not None
         self.stored.append(stored)
         self.changes.append(outcome.changes)
-        invited, told = invited_by(stored, outcome.changes, self._state, self._space, address)
+        invited, acknowledgements = invitations_from(stored, outcome.changes, self._state, self._space, address)
         self.invited += invited
-        return stored, Answer(stored, extra=told)
+        return stored, WriteResult(stored, for_sender=acknowledgements)
 
-    def answer(self) -> None:
+    def report_results(self) -> None:
         """Tell each what became of it."""
-        for item, answer in self._answers:
-            item.tell(answer)
+        for request, result in self._results:
+            request.on_result(result)
 
 
-def _same(old: Envelope, new: Envelope, dated: bool) -> bool:
+def _is_resend(old: Envelope, new: Envelope, has_sender_ts: bool) -> bool:
     """Whether it is the same once more, in whichever dialect. Who says when it was sent (`dated`) sends it again with
     the same time: another means that ids are counted anew, as MEW's clients do in every process."""
-    if dated and new.ts != old.ts:
+    if has_sender_ts and new.ts != old.ts:
         return False
     return old == replace(new, seq=old.seq, ts=old.ts, dialect=old.dialect)
 
 
-SNAPSHOT = 500
+SNAPSHOT_INTERVAL = 500
 """Envelopes between two snapshots."""
-PAGE = 500
+PAGE_SIZE = 500
 
 
-class Delivery(Protocol):
+class WriterObserver(Protocol):
     def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> None:
         """These are stored, and the state is as they left it."""
         ...
 
-    def told(self, stored: Sequence[StoredEnvelope]) -> None:
+    def on_written(self, stored: Sequence[StoredEnvelope]) -> None:
         """This replica wrote these: others are to look."""
         ...
 
-    def overtaken(self) -> None:
+    def on_overtaken(self) -> None:
         """Another replica was faster: others are to take turns."""
         ...
 
-    def gone(self) -> None:
+    def on_removed(self) -> None:
         """There is no such space any more."""
         ...
 
@@ -174,69 +174,69 @@ class Writer:
     def __init__(
         self,
         spaces: Spaces,
-        living: Living,
+        live: LiveState,
         configuration: Configuration,
-        turns: Turns,
-        delivery: Delivery,
+        lease: WriterLease,
+        observer: WriterObserver,
         clock: Callable[[], float],
     ) -> None:
-        self.inbox = Inbox()
-        self.living = living
+        self.queue = WriteQueue()
+        self.live = live
         self.configuration = configuration
         self._spaces = spaces
-        self._turns = turns
-        self._delivery = delivery
+        self._lease = lease
+        self._observer = observer
         self._clock = clock
-        self._doubted = True
+        self._may_be_behind = True
         """Whether the log may have more than is known here."""
 
     async def run(self) -> None:
         while True:
-            items, stirred = await self.inbox.take()
-            self._doubted = self._doubted or stirred
+            requests, catch_up_requested = await self.queue.take()
+            self._may_be_behind = self._may_be_behind or catch_up_requested
             try:
-                await self._write(items)
+                await self._write(requests)
             except PellucidError as error:
-                _tell_all(items, error)
-                if not items:
+                _fail_all(requests, error)
+                if not requests:
                     # Nobody waits for it; whoever looks after the space asks again.
                     await asyncio.sleep(0)
             except Exception as error:
-                log.error("a space could not be written: %s", place_of(error))
-                self._doubted = True
-                self.living.roll_back()
-                _tell_all(items, _fault())
+                log.error("a space could not be written: %s", error_location(error))
+                self._may_be_behind = True
+                self.live.roll_back()
+                _fail_all(requests, _server_error())
             except BaseException:
-                _tell_all(items, _closing())
+                _fail_all(requests, _closing_error())
                 raise
 
-    async def _write(self, items: list[Item]) -> None:
+    async def _write(self, requests: list[WriteRequest]) -> None:
         while True:
-            async with self._turns.mine():
-                if self._doubted or self._turns.busy:
+            async with self._lease.acquire():
+                if self._may_be_behind or self._lease.is_contended:
                     await self.catch_up()
-                batch = Batch(self.living.state, round(self._clock() * 1000), self.configuration.name)
-                before = await self._before(items)
-                known = await self._known(items)
-                batch.judge(items, self.configuration, known, before, self.living)
+                batch = WriteBatch(self.live.state, round(self._clock() * 1000), self.configuration.name)
+                earlier = await self._earlier_envelopes(requests)
+                known = await self._known_names(requests)
+                batch.judge(requests, self.configuration, known, earlier, self.live)
                 if not batch.stored:
-                    if batch.refused and await self._is_behind():
-                        self._doubted = True
+                    if batch.has_refusals and await self._is_behind():
+                        self._may_be_behind = True
                         continue
-                    batch.answer()
+                    batch.report_results()
                     return
-                if await self._store(items, batch):
+                if await self._store(requests, batch):
                     return
 
-    async def _store(self, items: list[Item], batch: Batch) -> bool:
+    async def _store(self, requests: list[WriteRequest], batch: WriteBatch) -> bool:
         """Whether it is over: stored, or refused for good."""
-        living, expected = self.living, self.living.head
+        live, expected = self.live, self.live.head
         last = batch.stored[-1].envelope.seq
-        dump = living.state.dump() if last // SNAPSHOT != expected // SNAPSHOT else None
+        dump = live.state.dump() if last // SNAPSHOT_INTERVAL != expected // SNAPSHOT_INTERVAL else None
         append = Append(
             owner=self.configuration.owner,
             space=self.configuration.name,
-            expected=expected,
+            expected_head=expected,
             version=self.configuration.version,
             envelopes=batch.stored,
             state=dump,
@@ -244,123 +244,125 @@ class Writer:
         )
         try:
             await self._spaces.append(append)
-        except Overtaken:
-            living.roll_back()
-            self._doubted = True
-            self._turns.begin()
-            self._delivery.overtaken()
+        except AppendConflict:
+            live.roll_back()
+            self._may_be_behind = True
+            self._lease.mark_contended()
+            self._observer.on_overtaken()
             return False
         except (PellucidError, ValueError) as error:
-            living.roll_back()
-            self._doubted = True
-            if await self._happened(batch.stored):
-                batch.answer()
-                self._delivery.told(batch.stored)
+            live.roll_back()
+            self._may_be_behind = True
+            if await self._was_stored(batch.stored):
+                batch.report_results()
+                self._observer.on_written(batch.stored)
                 return True
-            if len(items) > 1 and not isinstance(error, Unanswered):
-                for item in items:
+            if len(requests) > 1 and not isinstance(error, StoreUnavailable):
+                for request in requests:
                     try:
-                        await self._write([item])
-                    except PellucidError as alone:
-                        _tell_all([item], alone)
+                        await self._write([request])
+                    except PellucidError as single_error:
+                        _fail_all([request], single_error)
                 return True
-            raise error if isinstance(error, PellucidError) else _fault() from error
+            raise error if isinstance(error, PellucidError) else _server_error() from error
         except BaseException:
-            living.roll_back()
-            self._doubted = True
+            live.roll_back()
+            self._may_be_behind = True
             raise
-        living.accept(batch.stored, dump)
-        self._delivery.deliver(batch.stored, batch.changes)
-        batch.answer()
-        self._delivery.told(batch.stored)
+        live.accept(batch.stored, dump)
+        self._observer.deliver(batch.stored, batch.changes)
+        batch.report_results()
+        self._observer.on_written(batch.stored)
         return True
 
-    async def _happened(self, stored: Sequence[StoredEnvelope]) -> bool:
+    async def _was_stored(self, stored: Sequence[StoredEnvelope]) -> bool:
         """Whether these are in the log, after an append that did not say. Raises what `catch_up` does."""
         try:
             await self.catch_up()
             after = stored[0].envelope.seq - 1
-            there: list[StoredEnvelope] = []
-            while len(there) < len(stored) and (some := await self._page(after + len(there), len(stored) - len(there))):
-                there += some
+            found_rows: list[StoredEnvelope] = []
+            while len(found_rows) < len(stored) and (
+                some := await self._page(after + len(found_rows), len(stored) - len(found_rows))
+            ):
+                found_rows += some
         except PellucidError:
             return False
-        return [one.envelope for one in there] == [one.envelope for one in stored]
+        return [one.envelope for one in found_rows] == [one.envelope for one in stored]
 
     # --- what others wrote
 
     async def catch_up(self) -> None:
-        """Read and deliver what is new in the log. Raises `StoreError`, or `SpaceGone`."""
-        self._doubted = True
+        """Read and deliver what is new in the log. Raises `StoreError`, or `SpaceNotFound`."""
+        self._may_be_behind = True
         head = await self._spaces.head(self.configuration.owner, self.configuration.name)
-        if head is None or head.head < self.living.head:
+        if head is None or head.head < self.live.head:
             # Removed; or the store was put back to an older state, and this is another space by the same name.
-            self._delivery.gone()
-            raise SpaceGone(self.configuration.name)
+            self._observer.on_removed()
+            raise SpaceNotFound(self.configuration.name)
         if head.version != self.configuration.version:
-            await self.configuration.read(self._spaces)
-            self.living.configure(self.configuration.settings)
-            self.living.forget()
-        while self.living.head < head.head:
-            new = await self._page(self.living.head, PAGE)
+            await self.configuration.reload(self._spaces)
+            self.live.configure(self.configuration.settings)
+            self.live.forget()
+        while self.live.head < head.head:
+            new = await self._page(self.live.head, PAGE_SIZE)
             if not new:
                 break
-            changes = self.living.absorb(new)
-            self._delivery.deliver(new, changes)
-        self._doubted = False
+            changes = self.live.apply_remote(new)
+            self._observer.deliver(new, changes)
+        self._may_be_behind = False
 
     async def _is_behind(self) -> bool:
         head = await self._spaces.head(self.configuration.owner, self.configuration.name)
-        return head is None or head != (self.living.head, self.configuration.version)
+        return head is None or head != (self.live.head, self.configuration.version)
 
     async def _page(self, after: int, limit: int) -> list[StoredEnvelope]:
         return await self._spaces.page(self.configuration.owner, self.configuration.name, after=after, limit=limit)
 
     # --- what only the history knows
 
-    async def _known(self, items: list[Item]) -> Names:
+    async def _known_names(self, requests: list[WriteRequest]) -> NameSet:
         ids: set[str] = set()
         paths: set[str] = set()
-        for item in items:
-            if item.envelope is not None:
-                names = self.living.state.lifecycle.unknown(item.envelope)
+        for request in requests:
+            if request.envelope is not None:
+                names = self.live.state.lifecycle.unknown_names(request.envelope)
                 ids |= names.ids
                 paths |= names.paths
         if not ids and not paths:
-            return Names()
-        return await self._spaces.known(
-            self.configuration.owner, self.configuration.name, Names(frozenset(ids), frozenset(paths))
+            return NameSet()
+        return await self._spaces.existing_names(
+            self.configuration.owner, self.configuration.name, NameSet(frozenset(ids), frozenset(paths))
         )
 
-    async def _before(self, items: list[Item]) -> dict[tuple[str, str], StoredEnvelope]:
+    async def _earlier_envelopes(self, requests: list[WriteRequest]) -> dict[tuple[str, str], StoredEnvelope]:
         """What was said before by the same sender with the same id."""
-        found: dict[tuple[str, str], StoredEnvelope] = {}
-        for item in items:
-            envelope = item.envelope
-            if envelope is None or not item.named or not self.living.state.knows(envelope.id):
+        earlier: dict[tuple[str, str], StoredEnvelope] = {}
+        for request in requests:
+            envelope = request.envelope
+            if envelope is None or not request.has_sender_id or not self.live.state.knows(envelope.id):
                 continue
             key = (envelope.sender, envelope.id)
-            if key not in found and self.living.recent.named(*key) is None:
-                old = await self._spaces.by_id(
+            if key not in earlier and self.live.recent.get(*key) is None:
+                old = await self._spaces.get_envelope_by_id(
                     self.configuration.owner, self.configuration.name, envelope.id, envelope.sender
                 )
                 if old is not None:
-                    found[key] = old
-        return found
+                    earlier[key] = old
+        return earlier
 
 
-def _tell_all(items: Sequence[Item], error: PellucidError) -> None:
-    for item in items:
-        item.tell(Answer(error=error))
+def _fail_all(requests: Sequence[WriteRequest], error: PellucidError) -> None:
+    for request in requests:
+        request.on_result(WriteResult(error=error))
 
 
-def _fault() -> PellucidError:
+def _server_error() -> PellucidError:
     return PellucidError(
         ErrorInfo("server_error", "the space could not take this; that is a fault of this server", code="space_failed")
     )
 
 
-def _closing() -> PellucidError:
+def _closing_error() -> PellucidError:
     return PellucidError(
         ErrorInfo(
             "unavailable",
@@ -374,16 +376,16 @@ def _closing() -> PellucidError:
 # --- turns
 
 
-WHILE = 3.0
+CONTENTION_SECONDS = 3.0
 """Seconds after a collision in which turns are taken."""
-HELD = 2.0
-PATIENCE = 1.0
-PAUSES = 0.002, 0.005
+LEASE_SECONDS = 2.0
+MAX_WAIT_SECONDS = 1.0
+RETRY_PAUSES_SECONDS = 0.002, 0.005
 """Seconds between two tries: soon enough to come upon the pause of who just had it, which is the first."""
-ALONE = 10.0
+RELAY_RETRY_SECONDS = 10.0
 
 
-class Turns:
+class WriterLease:
     """A lease at the relay, claimed only after a replica was overtaken.
 
     That one tells the others (`keeper`), for who is never overtaken would not know, and one that claims nothing
@@ -391,25 +393,25 @@ class Turns:
     and the store decides as ever.
     """
 
-    def __init__(self, relay: Relay, name: str, me: str) -> None:
+    def __init__(self, relay: Relay, name: str, replica_id: str) -> None:
         self._relay = relay
         self._name = f"space-turn:{name}"
-        self._me = me
-        self._until = 0.0
-        self._alone_until = 0.0
+        self._replica_id = replica_id
+        self._contended_until = 0.0
+        self._relay_down_until = 0.0
         """The relay did not answer: nobody waits for it, for a while."""
 
     @property
-    def busy(self) -> bool:
-        return self._alone_until <= monotonic() < self._until
+    def is_contended(self) -> bool:
+        return self._relay_down_until <= monotonic() < self._contended_until
 
-    def begin(self) -> None:
+    def mark_contended(self) -> None:
         """This replica was overtaken, or another one."""
-        self._until = monotonic() + WHILE
+        self._contended_until = monotonic() + CONTENTION_SECONDS
 
     @asynccontextmanager
-    async def mine(self) -> AsyncIterator[None]:
-        token = await self._claim() if self.busy else None
+    async def acquire(self) -> AsyncIterator[None]:
+        token = await self._try_acquire() if self.is_contended else None
         try:
             yield
         finally:
@@ -417,18 +419,18 @@ class Turns:
                 with suppress(RelayError):
                     await self._relay.release(self._name, token)
                 # Whoever waits gets it, and not at once whoever had it.
-                await asyncio.sleep(PAUSES[0])
+                await asyncio.sleep(RETRY_PAUSES_SECONDS[0])
 
-    async def _claim(self) -> int | None:
-        until, pause = monotonic() + PATIENCE, PAUSES[0]
+    async def _try_acquire(self) -> int | None:
+        until, pause = monotonic() + MAX_WAIT_SECONDS, RETRY_PAUSES_SECONDS[0]
         while monotonic() < until:
             try:
-                token = await self._relay.claim(self._name, self._me, HELD)
+                token = await self._relay.claim(self._name, self._replica_id, LEASE_SECONDS)
             except RelayError:
-                self._alone_until = monotonic() + ALONE
+                self._relay_down_until = monotonic() + RELAY_RETRY_SECONDS
                 return None
             if token is not None:
                 return token
             await asyncio.sleep(pause)
-            pause = min(pause * 1.5, PAUSES[1])
+            pause = min(pause * 1.5, RETRY_PAUSES_SECONDS[1])
         return None
