@@ -258,9 +258,9 @@ async def main(options: argparse.Namespace, grammar: str | None) -> dict[str, An
     if options.base_url:
         result = await run(options, options.base_url, options.api_key, grammar)
     else:
-        from pellucid.local.catalogue import find_model
         from pellucid.local.fetch import fetch
-        from pellucid.local.supervise import Engine
+        from pellucid.local.model_index import find_model
+        from pellucid.local.supervisor import Engine
 
         entry = find_model(options.model)
         path = options.gguf or await fetch(entry)

@@ -48,7 +48,7 @@ from pellucid.protocols.agui import encode as agui_encode
 from pellucid.protocols.agui.verify import verify as verify_agui
 from pellucid.protocols.ai_sdk import encode as ai_sdk_encode
 from pellucid.protocols.ai_sdk.verify import verify as verify_ai_sdk
-from pellucid.protocols.chat import account as chat_account
+from pellucid.protocols.chat import answer_builder as chat_account
 from pellucid.protocols.chat.verify import verify as verify_chat
 from pellucid.protocols.chat_completions import encode as chat_completions_encode
 from pellucid.protocols.openresponses import Encoder, parse_request

@@ -83,7 +83,7 @@ FAULTS = [
     ),
     Fault(
         "a replay that begins one event late",
-        "server/openresponses/kept.py",
+        "server/openresponses/stored_responses.py",
         'whole_number(after, "starting_after", 0)',
         'whole_number(after, "starting_after", 0) + 1',
         ("stored/fixture:deepseek*",),
@@ -125,7 +125,7 @@ FAULTS = [
     ),
     Fault(
         "a chat without the title of its first question",
-        "server/chat/asking.py",
+        "server/chat/ask.py",
         "title=title_of(request.text),",
         'title="Chat",',
         ("resources/chat/*",),

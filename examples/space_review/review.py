@@ -15,7 +15,7 @@ from pathlib import Path
 import uvicorn
 
 from pellucid import Agent
-from pellucid.cli.space_lanes import Transcript
+from pellucid.cli.transcript import Transcript
 from pellucid.envelopes import Envelope, text_of
 from pellucid.models.infer import infer_model
 from pellucid.server import create_app

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .agent.starting import ServableAgent
+from .agent.run_input import ServableAgent
 from .asgi.agui import AGUIApp
 from .protocols.agui import DialectName
 from .sealing import Keys

@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from .accumulator import PartAccumulator, is_text_only, split_part
 from .errors import ErrorInfo
 from .events import (
     ITEM_OF,
@@ -41,7 +42,6 @@ from .events import (
     ResponseEndEvent,
     ResponseStartEvent,
 )
-from .growing import PartAccumulator, is_text_only, split_part
 from .parts import (
     DELTA_OF,
     OPAQUE_FIELDS,
@@ -68,7 +68,7 @@ from .parts import (
     has_opaque_data,
     json_text,
 )
-from .text import TextBuffer
+from .unicode import TextBuffer
 
 Key = Hashable
 

@@ -31,6 +31,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
+from .accumulator import TEXT_FIELD, PartAccumulator, text_of
 from .errors import ErrorInfo, IllegalEvent
 from .events import (
     ITEM_OF,
@@ -51,7 +52,6 @@ from .events import (
     SideEvent,
     SummaryEvent,
 )
-from .growing import TEXT_FIELD, PartAccumulator, text_of
 from .parts import (
     DELTA_OF,
     OPAQUE_FIELDS,

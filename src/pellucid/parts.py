@@ -27,7 +27,7 @@ Form = Literal["raw", "summary", "redacted"]
 
 View = Literal["raw", "summary", "sealed", "hidden"]
 """In what form reasoning leaves for a reader, from most to least: all of it; summaries alone; that there was some, as
-an opaque token; not at all. What each shows stands in `pellucid.view.reader.VIEW_RULES`."""
+an opaque token; not at all. What each shows stands in `pellucid.view.viewer.VIEW_RULES`."""
 
 VIEWS: tuple[View, ...] = get_args(View)
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import PellucidError
-from pellucid.server.access import book
+from pellucid.server.access import key_cache
 from pellucid.server.access.errors import AccessError
 from pellucid.server.access.keys import KeyHasher, key_id_of, new_key
 from pellucid.server.access.policy import Policy
@@ -208,7 +208,7 @@ async def test_who_leaves_does_not_take_the_answer_from_those_who_wait(store: St
 
 
 async def test_unknown_keys_do_not_push_out_the_known_ones(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book, "MAX_UNKNOWN", 5)
+    monkeypatch.setattr(key_cache, "MAX_UNKNOWN", 5)
     text, _ = await make_key(store)
     counted = Counted(store)
     door = guard({"keys": True}, counted)  # type: ignore[arg-type]

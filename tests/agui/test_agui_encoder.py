@@ -19,7 +19,7 @@ from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_even
 from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
 from pellucid.protocols.agui.verify import verify
-from pellucid.text import replace_surrogates
+from pellucid.unicode import replace_surrogates
 from pellucid.view import Redactor, View, Viewer
 from tests.agui import agui_client, agui_node
 from tests.agui.agui_kit import DIALECTS, NOW, encoded, events_of, run_of, runs, several, streamed, turn, turns, types

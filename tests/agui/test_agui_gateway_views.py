@@ -16,7 +16,7 @@ from pellucid.protocols import agui
 from pellucid.protocols.agui import DialectName
 from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config
-from pellucid.view.less import SIDE_EVENT_FIELDS
+from pellucid.view.restricted_view import SIDE_EVENT_FIELDS
 from tests.agui.agui_gateway_kit import ON, USER, WEATHER, Agent, asked, post, run, streamed, texts
 from tests.agui.agui_kit import events_of
 from tests.cases import Cases

@@ -18,7 +18,7 @@ from pellucid.protocols.chat import build_answer
 from pellucid.protocols.chat.encode import QUEUED
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.text import replace_surrogates
+from pellucid.unicode import replace_surrogates
 from pellucid.view import VIEWS, Redactor, Viewer
 from tests.chat.chat_kit import (
     NOW,

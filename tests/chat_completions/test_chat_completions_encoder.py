@@ -15,7 +15,7 @@ from pellucid.parts import RefusalPart, SealedPart, TextPart, ThinkingPart, Tool
 from pellucid.protocols.chat_completions.verify import verify
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
-from pellucid.text import replace_surrogates
+from pellucid.unicode import replace_surrogates
 from tests.batching import batch_sizes, in_batches
 from tests.chat_completions.chat_completions_kit import (
     ID,

@@ -14,7 +14,7 @@ from pellucid.emit import Emitter
 from pellucid.events import ModelEvent, SideEvent
 from pellucid.models import ModelStream
 from pellucid.parts import Origin
-from pellucid.runs import driving
+from pellucid.runs import driver
 from pellucid.settings import ModelCall
 from pellucid.storage import StoreError
 from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, text_of, texts, whole
@@ -316,7 +316,7 @@ def tail(body: bytes, after: int) -> bytes:
 def test_only_where_the_save_fails_is_message_error_the_last(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driving, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "KEEP_SECONDS", 0.0)
     with serving(upstream) as running:
         me = Chatter(running)
         responses = store_of(running).responses

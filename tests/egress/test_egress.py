@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pellucid.egress import EgressError, EgressPolicy
 from pellucid.egress.connector import EgressConnector, fetch
-from pellucid.egress.httpx import EgressTransport, cause_of
+from pellucid.egress.httpx_transport import EgressTransport, cause_of
 from pellucid.egress.policy import special_purpose
 from pellucid.errors import ConfigError
 from tests.cases import Cases

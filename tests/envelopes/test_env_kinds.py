@@ -12,11 +12,11 @@ from pellucid.envelopes import (
     DialectName,
     EnvelopeError,
     Present,
+    gateway_messages,
     kinds,
     parse_dialect,
     payloads,
     read,
-    said,
     text_of,
     tool_of,
     write,
@@ -127,7 +127,7 @@ YOU, OTHER = Present("a", ("chat", {"kind": "reasoning/*"})), Present("b", ("*",
 
 @given(dialects)
 def test_a_welcome_in_every_dialect(dialect: DialectName) -> None:
-    welcome = said.welcome("w-1", NOW, YOU, [OTHER], head_seq=41)
+    welcome = gateway_messages.welcome("w-1", NOW, YOU, [OTHER], head_seq=41)
     frame = write(welcome, dialect)
 
     assert frame["kind"] == ("system.welcome" if dialect == "meup-draft" else "system/welcome")
@@ -142,7 +142,7 @@ def test_a_welcome_in_every_dialect(dialect: DialectName) -> None:
 
 
 def test_presence() -> None:
-    assert write(said.presence("p-1", NOW, "join", OTHER), "mew/v0.4")["payload"] == {
+    assert write(gateway_messages.presence("p-1", NOW, "join", OTHER), "mew/v0.4")["payload"] == {
         "event": "join",
         "participant": {"id": "b", "capabilities": ["*"]},
     }
@@ -152,7 +152,7 @@ def test_an_error_goes_to_its_sender_and_names_what_was_refused() -> None:
     with pytest.raises(EnvelopeError) as refused:
         read({"id": "msg-7", "kind": "system/presence"}, None, DEFAULTS)
 
-    frame = write(said.error("e-1", NOW, "agent", refused.value, your_capabilities=["chat"]), "meup-draft")
+    frame = write(gateway_messages.error("e-1", NOW, "agent", refused.value, your_capabilities=["chat"]), "meup-draft")
 
     assert (frame["to"], frame["correlationId"]) == (["agent"], "msg-7")
     assert frame["payload"] == {
@@ -169,7 +169,7 @@ def test_an_error_that_mew_has_no_code_for_has_its_kind_and_ours() -> None:
     failed = EnvelopeError("context: 'msg-1' is concluded", code="context_closed", param="context")
     about = read({"id": "t", "kind": "reasoning.thought", "context": "msg-1"}, None, DEFAULTS)
 
-    payload = said.error("e-1", NOW, "agent", failed, about).payload
+    payload = gateway_messages.error("e-1", NOW, "agent", failed, about).payload
 
     assert (payload["error"], payload["code"]) == ("invalid_request", "context_closed")
     assert payload["attempted_kind"] == "reasoning/thought"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import GATEWAY, Envelope
 from pellucid.envelopes.reasoning import ContextPlace
-from pellucid.envelopes.shown import SPACE_VIEWS, SpaceViewer, is_shown, space_view
+from pellucid.envelopes.visibility import SPACE_VIEWS, SpaceViewer, is_shown, space_view
 from pellucid.errors import RequestError
 from tests.envelopes.life_kit import SENDERS, conversations, envelope_of, life, seed_flow
 

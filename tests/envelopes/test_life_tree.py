@@ -9,8 +9,8 @@ from hypothesis import given
 
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.reasoning import ContextPlace
-from pellucid.envelopes.shown import SpaceViewer, is_shown
 from pellucid.envelopes.tree import Tree, build_trees, shape
+from pellucid.envelopes.visibility import SpaceViewer, is_shown
 from tests.envelopes.life_kit import conversations, envelope_of, life, seed_flow
 
 

@@ -33,7 +33,7 @@ from pellucid.server.openapi import build_document
 from pellucid.settings import ModelSettings
 from pellucid.storage.migrate import migration_statements
 from pellucid.telemetry.names import Metrics
-from pellucid.tools.serving import ENTRY_POINT_GROUP
+from pellucid.tools.server_toolset import ENTRY_POINT_GROUP
 from tests.frozen.observed import observed_names
 from tests.frozen.schemas import Struct, openapi_names, setting_names, struct_names, tagged
 from tests.frozen.source import SOURCE, code_values, constants, named_numbers

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pellucid.local.catalogue import find_model
 from pellucid.local.fetch import fetch
-from pellucid.local.supervise import Engine
+from pellucid.local.model_index import find_model
+from pellucid.local.supervisor import Engine
 from tests.waiting import LIMIT_SECONDS
 
 

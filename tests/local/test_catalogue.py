@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pellucid.local.catalogue import (
+from pellucid.local.model_index import (
     DEFAULT_MODEL,
     Model,
     UnknownModel,

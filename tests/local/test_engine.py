@@ -17,10 +17,10 @@ import aiohttp
 import msgspec
 import pytest
 
-from pellucid.local.catalogue import EngineError, find_model
 from pellucid.local.engine import EngineSpec
+from pellucid.local.model_index import EngineError, find_model
 from pellucid.local.request import adapt_body, explain_error
-from pellucid.local.supervise import Engine
+from pellucid.local.supervisor import Engine
 from tests.waiting import LIMIT_SECONDS, wait_until
 
 pytestmark = pytest.mark.anyio

@@ -18,8 +18,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from pellucid.local.catalogue import FetchError, Model, WeightPart
 from pellucid.local.fetch import Progress, cache_directory, cached_path, fetch
+from pellucid.local.model_index import FetchError, Model, WeightPart
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.anyio
@@ -203,7 +203,7 @@ async def test_two_processes_fetch_once(hub: Hub, tmp_path: Path) -> None:
     hub.gate.clear()
     script = (
         "import asyncio, sys, msgspec; from pathlib import Path\n"
-        "from pellucid.local.catalogue import Model; from pellucid.local.fetch import fetch\n"
+        "from pellucid.local.model_index import Model; from pellucid.local.fetch import fetch\n"
         "model = msgspec.json.decode(sys.argv[1], type=Model)\n"
         "step = lambda progress: print(progress.step, flush=True)\n"
         "print(asyncio.run(fetch(model, root=Path(sys.argv[2]), progress=step)))\n"

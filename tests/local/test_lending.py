@@ -8,10 +8,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.local.catalogue import find_model
-from pellucid.local.lending import EngineServer, FromWorker, RemoteEngine, ToWorker, WorkerConnection
+from pellucid.local.engine_sharing import EngineServer, FromWorker, RemoteEngine, ToWorker, WorkerConnection
+from pellucid.local.model_index import find_model
 from pellucid.local.readiness import Readiness
-from pellucid.local.supervise import EngineQueue
+from pellucid.local.supervisor import EngineQueue
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from pellucid.local.catalogue import QueueFull
-from pellucid.local.supervise import EngineQueue
+from pellucid.local.model_index import QueueFull
+from pellucid.local.supervisor import EngineQueue
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 pytestmark = pytest.mark.anyio

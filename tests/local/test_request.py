@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pellucid.errors import RequestError
-from pellucid.local.catalogue import read_data
+from pellucid.local.model_index import read_data
 from pellucid.local.request import adapt_body, explain_error
 
 HELLO = [{"role": "user", "content": "Hello"}]

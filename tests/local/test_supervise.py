@@ -12,10 +12,10 @@ from typing import Protocol
 
 import pytest
 
-from pellucid.local.catalogue import EngineError, Model
 from pellucid.local.engine import container_memory_bytes, free_memory_bytes, missing_cpu_features
+from pellucid.local.model_index import EngineError, Model
 from pellucid.local.readiness import State
-from pellucid.local.supervise import Engine
+from pellucid.local.supervisor import Engine
 from tests.waiting import LIMIT_SECONDS, eventually
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from textwrap import dedent
 
-from pellucid.models.door import PerLoop, _shared_pool, close_shared_pool, shared_pool
+from pellucid.models.connection_pool import PerLoop, _shared_pool, close_shared_pool, shared_pool
 from tests.scripted import Upstream
 from tests.scripted.upstream import Call, delta
 from tests.waiting import loop_turns
@@ -15,7 +15,7 @@ from tests.waiting import loop_turns
 SCRIPT = """
 import asyncio, gc, sys
 from pellucid.models import StreamReader, close_door
-from pellucid.models.door import _door
+from pellucid.models.connection_pool import _door
 from pellucid.models.openai import OpenAIChatModel
 from pellucid.parts import ModelRequest, UserPromptPart
 from pellucid.settings import ModelCall

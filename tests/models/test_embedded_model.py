@@ -10,8 +10,8 @@ import pytest
 
 from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import ModelEvent, ResponseEndEvent, SideEvent
-from pellucid.local.catalogue import find_model
-from pellucid.local.supervise import EngineQueue
+from pellucid.local.model_index import find_model
+from pellucid.local.supervisor import EngineQueue
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.models.model import ModelRead, ModelStream
 from pellucid.parts import ModelRequest, UserPromptPart

@@ -15,7 +15,7 @@ from pellucid.errors import ErrorInfo, ModelError
 from pellucid.events import Event, ModelEvent, ResponseEndEvent, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.models import ModelStream
-from pellucid.models.shortening import MAX_ATTEMPTS, TruncatingModel
+from pellucid.models.truncation import MAX_ATTEMPTS, TruncatingModel
 from pellucid.parts import ModelMessage, ModelRequest, ModelResponse, Origin, TextPart, UserPromptPart
 from pellucid.run import Minter
 from pellucid.runs import LiveRun

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 from playwright.sync_api import expect
 
-from pellucid.local.catalogue import find_model
 from pellucid.local.fetch import fetch
-from pellucid.local.supervise import Engine
+from pellucid.local.model_index import find_model
+from pellucid.local.supervisor import Engine
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.upstream import UpstreamClient
 from tests.page.page_kit import Tabs

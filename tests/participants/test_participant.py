@@ -214,7 +214,7 @@ async def test_a_gap_that_cannot_be_read_is_asked_for_with_a_new_connection(room
 
 
 async def test_who_does_not_read_costs_little_and_loses_nothing(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pellucid.spaces.client.inbox.Inbox.__init__.__defaults__", (10,))
+    monkeypatch.setattr("pellucid.spaces.client.subscribers.Inbox.__init__.__defaults__", (10,))
     async with bob(room) as b:
         for number in range(1, 41):
             room.say("ada", "chat", {"text": str(number)})

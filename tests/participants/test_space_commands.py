@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from pellucid.cli import main
-from pellucid.cli.space_lanes import Transcript
+from pellucid.cli.transcript import Transcript
 from pellucid.envelopes import Envelope
 from tests.participants.gateway_kit import a_gateway, token
 from tests.scripted.commands import PELLUCID
@@ -128,7 +128,7 @@ def test_comings_and_goings_of_one_participant_are_one_line(capsys: pytest.Captu
 def test_what_nobody_follows_with_words_is_told_all_the_same(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.cli.space_lanes.GATHERS_SECONDS", 0.01)
+    monkeypatch.setattr("pellucid.cli.transcript.GATHERS_SECONDS", 0.01)
     payload = {"event": "join", "participant": {"id": "bob"}}
 
     async def show() -> str:

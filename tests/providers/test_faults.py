@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ERROR_KINDS
-from pellucid.providers.faults import error_from_response, error_from_value, kind_of_status
+from pellucid.providers.errors import error_from_response, error_from_value, kind_of_status
 
 OPENAI = {
     "error": {

@@ -29,7 +29,7 @@ from pellucid.framing.eventstream import EventStreamDecoder, HeaderValue
 from pellucid.local.request import explain_error
 from pellucid.models.model import Model
 from pellucid.parts import ModelRequest, Origin, UserPromptPart
-from pellucid.providers.faults import error_from_response, error_from_value
+from pellucid.providers.errors import error_from_response, error_from_value
 from pellucid.providers.profile import Profile
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES, Decoder

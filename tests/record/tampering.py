@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeAlias
 
 from pellucid.record import Entry, content_digest, entry_hash, genesis_hash
-from pellucid.storage.record import decode_more
+from pellucid.storage.record_write import decode_more
 
 Row: TypeAlias = dict[str, Any]
 Tables: TypeAlias = dict[str, list[Row]]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.storage import contents, open_store, record
+from pellucid.storage import open_store, record_content, record_write
 from pellucid.storage.sqlite import _DIALECT
 from pellucid.storage.statement import Statement
 
@@ -19,7 +19,7 @@ async def test_nothing_is_read_through(tmp_path: Path) -> None:
     await (await open_store(f"sqlite:///{path}")).aclose()
     database = sqlite3.connect(path)
     seen = 0
-    for module in (record, contents):
+    for module in (record_write, record_content):
         for value in vars(module).values():
             for statement in value.values() if isinstance(value, dict) else [value]:
                 if not isinstance(statement, Statement):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.relay import FencedError, LogLost, Relay, streams
+from pellucid.relay import FencedError, LogLost, Relay, redis_streams
 from pellucid.relay.follower import MAX_UNTAKEN_BYTES
 from pellucid.relay.memory import MemoryRelay
-from pellucid.relay.shared import RedisRelay
+from pellucid.relay.redis_relay import RedisRelay
 from tests.relay.relay_kit import Replicas, new_name, read_all, read_some
 from tests.waiting import eventually, loop_turns
 
@@ -176,7 +176,7 @@ def test_what_was_dropped_is_gone_for_everyone_and_is_not_begun_anew(
         with pytest.raises(LogLost):
             await follower.read()
 
-    monkeypatch.setattr(streams, "ROUND", 1)
+    monkeypatch.setattr(redis_streams, "ROUND", 1)
     replicas.run(scene())
 
 
@@ -249,7 +249,7 @@ def test_a_slow_reader_holds_up_neither_the_log_nor_the_others(replicas: Replica
 
     held = replicas.run(scene())
     if not isinstance(replicas.one, MemoryRelay):  # where it lies in memory anyway, a reference costs nothing
-        assert held <= MAX_UNTAKEN_BYTES + streams.PAGE_ENTRIES * 50_000
+        assert held <= MAX_UNTAKEN_BYTES + redis_streams.PAGE_ENTRIES * 50_000
 
 
 def test_nothing_is_left_of_those_who_went(replicas: Replicas) -> None:

@@ -18,11 +18,11 @@ from pellucid.errors import ErrorInfo, PellucidError
 from pellucid.events import Event, RunEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
-from pellucid.runs import Batch, driving
-from pellucid.runs.detached import DetachedRuns
-from pellucid.runs.driving import run_name
-from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack_log
+from pellucid.runs import Batch, driver
+from pellucid.runs.detached_runs import DetachedRuns
+from pellucid.runs.driver import run_name
 from pellucid.runs.replay import LiveLog
+from pellucid.runs.run_log import decode_batch, encode_batch, events_of, unpack_log
 from pellucid.runs.stored_run import build_finished_run, store_end
 from pellucid.storage import Store, StoredResponse, open_store
 from tests.examples import costly
@@ -53,8 +53,8 @@ class House:
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        patch.setattr(driving, "PAUSE", (0.002, 0.01))
-        patch.setattr(driving, "RETRY_SECONDS", 0.002)
+        patch.setattr(driver, "PAUSE", (0.002, 0.01))
+        patch.setattr(driver, "RETRY_SECONDS", 0.002)
         made = House(runner)
         yield made
         runner.run(made.store.aclose())

@@ -20,9 +20,9 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Event, RunEndEvent
 from pellucid.fold import fold
 from pellucid.relay.memory import MemoryRelay
-from pellucid.runs import Batch, driving, stored_run
-from pellucid.runs.detached import DetachedRuns
-from pellucid.runs.log import decode_batch, encode_batch, events_of, unpack_log
+from pellucid.runs import Batch, driver, stored_run
+from pellucid.runs.detached_runs import DetachedRuns
+from pellucid.runs.run_log import decode_batch, encode_batch, events_of, unpack_log
 from pellucid.runs.stored_run import StoreStage
 from pellucid.storage import ConversationEntry, Store, StoredConversation, StoredResponse, open_store
 from pellucid.storage.errors import StoreUnavailable
@@ -81,7 +81,7 @@ def house(url: str) -> Iterator[tuple[asyncio.Runner, Store, Mishaps]]:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_run, "RETRY_SECONDS", 0.0)
-    monkeypatch.setattr(driving, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(driver, "RETRY_SECONDS", 0.001)
 
 
 async def talking(store: Store, *, over: bool) -> tuple[StoredResponse, list[str]]:

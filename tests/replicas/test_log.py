@@ -19,8 +19,8 @@ from pellucid.protocols.openresponses import types as t
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.relay import Follower, MemoryRelay
 from pellucid.runs import Batch, RunSource
-from pellucid.runs.log import decode_batch, decode_readable, encode_batch, events_of, pack_log, unpack_log
 from pellucid.runs.replay import MAX_BATCHES, MAX_EVENTS, FinishedLog, LiveLog
+from pellucid.runs.run_log import decode_batch, decode_readable, encode_batch, events_of, pack_log, unpack_log
 from pellucid.runs.stored_run import StoreStage
 from pellucid.storage import open_store
 from tests.cases import Cases

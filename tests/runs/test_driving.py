@@ -29,9 +29,9 @@ from pellucid.parts import Origin, TextPart, TextPartDelta
 from pellucid.relay import MemoryRelay
 from pellucid.run import Minter
 from pellucid.runs import Batch, LiveRun, Stage
-from pellucid.runs.driving import Driver, Lease, LogWriter
-from pellucid.runs.log import unpack_log
+from pellucid.runs.driver import Driver, Lease, LogWriter
 from pellucid.runs.replay import FinishedLog, LiveLog
+from pellucid.runs.run_log import unpack_log
 from pellucid.settings import ModelCall
 from pellucid.storage import Store, StoredResponse, open_store
 from tests.replicas.runs_kit import row_of

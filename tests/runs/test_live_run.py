@@ -25,7 +25,7 @@ from pellucid.events import (
 from pellucid.fold import fold
 from pellucid.parts import ToolCallPart, Usage
 from pellucid.runs import Batch, LiveRun, Stage, ToolOutcomes, clock_ms
-from pellucid.runs.log import events_of, unpack_log
+from pellucid.runs.run_log import events_of, unpack_log
 from pellucid.runs.stages import SealStage
 from pellucid.runs.stored_run import StoreStage
 from pellucid.runs.summaries import SummaryResult, SummaryStage

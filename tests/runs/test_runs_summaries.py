@@ -24,7 +24,7 @@ from pellucid.events import (
 from pellucid.fold import fold
 from pellucid.parts import ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.runs import Batch, summaries
-from pellucid.runs.later import wait_for_background_tasks
+from pellucid.runs.background_tasks import wait_for_background_tasks
 from pellucid.runs.summaries import SummaryResult, SummaryStage
 from pellucid.view import Redactor, Viewer
 from tests.examples import costly

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from pellucid.local.catalogue import find_model
 from pellucid.local.fetch import fetch
-from pellucid.local.supervise import Engine
+from pellucid.local.model_index import find_model
+from pellucid.local.supervisor import Engine
 from pellucid.models.embedded import EmbeddedModel
 from pellucid.protocols.openresponses.verify import verify
 from pellucid.upstream import UpstreamClient

@@ -11,7 +11,7 @@ import pytest
 from pellucid.errors import ConfigError
 from pellucid.server import create_app
 from pellucid.server.config import check_config
-from pellucid.server.named import check_startup
+from pellucid.server.factories import check_startup
 
 VLLM = {"vllm": {"base_url": "http://127.0.0.1:9/v1"}}
 

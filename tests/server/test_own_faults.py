@@ -14,8 +14,8 @@ from pellucid.events import Event, RunEndEvent
 from pellucid.fold import Fold
 from pellucid.protocols.openresponses import Encoder
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.providers.answer import StreamDecoder
 from pellucid.providers.frame_template import Template
+from pellucid.providers.stream_decoder import StreamDecoder
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served
 from tests.waiting import LIMIT_SECONDS

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.lifecycle import Lifecycle, LifecycleSettings, Mode
-from pellucid.envelopes.shown import SpaceView, SpaceViewer, is_shown
-from pellucid.spaces.past.history import History
+from pellucid.envelopes.visibility import SpaceView, SpaceViewer, is_shown
+from pellucid.spaces.history.history import History
 from pellucid.storage import Append, Store, StoredEnvelope, StoredSpace, open_store
 from tests.service_postgres import PostgresServer
 

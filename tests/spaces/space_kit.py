@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pellucid.relay import Relay, open_relay
-from pellucid.spaces.runtime.keeper import Intervals
-from pellucid.spaces.runtime.making import create_space
-from pellucid.spaces.runtime.seats import Frame, Session, websocket_frame
+from pellucid.spaces.runtime.maintenance import Intervals
+from pellucid.spaces.runtime.provisioning import create_space
+from pellucid.spaces.runtime.session import Frame, Session, websocket_frame
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.spaces import Spaces

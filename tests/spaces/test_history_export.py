@@ -19,9 +19,9 @@ from pydantic import TypeAdapter
 from pellucid.envelopes import DIALECTS, DialectName, Envelope, read
 from pellucid.envelopes.lifecycle import Mode
 from pellucid.errors import RequestError
-from pellucid.spaces.past.exporting import export_format, reasoning_form
-from pellucid.spaces.past.history import History, ReplayRange
-from pellucid.spaces.past.training import REASONING_FORMS, ReasoningForm
+from pellucid.spaces.history.export import export_format, reasoning_form
+from pellucid.spaces.history.history import History, ReplayRange
+from pellucid.spaces.history.training import REASONING_FORMS, ReasoningForm
 from tests.envelopes.life_kit import conversations, envelope_of, seed_flow
 from tests.examples import costly
 from tests.spaces.history_kit import MODES, OWNER, SpaceStore, collected, space_store_in

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope, context
-from pellucid.envelopes.shown import SpaceViewer
+from pellucid.envelopes.visibility import SpaceViewer
 from pellucid.errors import RequestError
-from pellucid.spaces.past.history import History, ReplayRange
+from pellucid.spaces.history.history import History, ReplayRange
 from tests.envelopes.life_kit import conversations, envelope_of
 from tests.examples import costly
 from tests.service_postgres import postgres_server

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.lifecycle import Mode
-from pellucid.envelopes.shown import SPACE_VIEWS, SpaceViewer
-from pellucid.spaces.past.history import History
-from pellucid.spaces.past.training import REASONING_FORMS
+from pellucid.envelopes.visibility import SPACE_VIEWS, SpaceViewer
+from pellucid.spaces.history.history import History
+from pellucid.spaces.history.training import REASONING_FORMS
 from tests.envelopes.life_kit import conversations, envelope_of
 from tests.examples import costly
 from tests.spaces.history_kit import MODES, SpaceLog, SpaceStore, collected, space_store_in

@@ -10,9 +10,9 @@ from hypothesis import given
 from pellucid.envelopes import Envelope, context
 from pellucid.envelopes.reasoning import Status
 from pellucid.envelopes.tree import Tree, build_trees, shape
-from pellucid.spaces.past.grown import MAX_ENVELOPES, all_envelopes, iter_trees
-from pellucid.spaces.past.history import History
-from pellucid.spaces.past.shapes import ContextLine, Contexts, Patterns
+from pellucid.spaces.history.context_tree import MAX_ENVELOPES, all_envelopes, iter_trees
+from pellucid.spaces.history.history import History
+from pellucid.spaces.history.summaries import ContextLine, Contexts, Patterns
 from tests.envelopes.life_kit import conversations, envelope_of, seed_flow
 from tests.examples import costly
 from tests.service_postgres import postgres_server

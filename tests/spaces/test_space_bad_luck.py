@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pellucid.envelopes import Envelope
 from pellucid.envelopes.reasoning import ContextPlace
 from pellucid.spaces.runtime import space as space_module
-from pellucid.spaces.runtime.living import REBASE_BYTES, LiveState
+from pellucid.spaces.runtime.live_state import REBASE_BYTES, LiveState
 from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.spaces.runtime.space import MonotonicClock, Space
 from pellucid.spaces.runtime.state import SpaceState

@@ -14,11 +14,11 @@ from pellucid.envelopes import Defaults, Flag, read, write
 from pellucid.envelopes.frames import MAX_PEEK, peek
 from pellucid.envelopes.translate import DIALECTS
 from pellucid.relay import open_relay
-from pellucid.spaces.past.history import History, ReplayRange
-from pellucid.spaces.runtime.keeper import Intervals
-from pellucid.spaces.runtime.living import MAX_RECENT
-from pellucid.spaces.runtime.making import create_space
-from pellucid.spaces.runtime.seats import Session
+from pellucid.spaces.history.history import History, ReplayRange
+from pellucid.spaces.runtime.live_state import MAX_RECENT
+from pellucid.spaces.runtime.maintenance import Intervals
+from pellucid.spaces.runtime.provisioning import create_space
+from pellucid.spaces.runtime.session import Session
 from pellucid.spaces.runtime.state import read_note
 from pellucid.storage import open_store
 from tests.spaces.space_kit import OWNER, Sink, chat, frame, join_space, opened, replica

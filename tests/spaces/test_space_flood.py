@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.envelopes import closing
+from pellucid.envelopes import close_codes
 from pellucid.errors import PellucidError
-from pellucid.spaces.runtime import hearing, seats
-from pellucid.spaces.runtime.hearing import QUIET_SECONDS, RateLimiter
+from pellucid.spaces.runtime import ingest, session
+from pellucid.spaces.runtime.ingest import QUIET_SECONDS, RateLimiter
 from pellucid.spaces.runtime.settings import FloodLimits, Rate
 from tests.examples import by_circle
 from tests.spaces.space_kit import chat, frame, join_space, opened, whole_log
@@ -116,7 +116,7 @@ def test_thousands_of_thoughts_at_once() -> None:
 
 def test_who_keeps_on_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000.0]
-    monkeypatch.setattr(hearing, "monotonic", lambda: now[0])
+    monkeypatch.setattr(ingest, "monotonic", lambda: now[0])
 
     async def scene() -> None:
         limits = {"chat": {"per_second": 1, "burst": 1}, "patience": 0.2}
@@ -126,7 +126,7 @@ def test_who_keeps_on_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
                 await bob.receive(chat("!"))
                 now[0] += 0.01
             assert 0.2 < now[0] - 1_000 < 0.3
-            assert sink.closed[0] == closing.POLICY_VIOLATION
+            assert sink.closed[0] == close_codes.POLICY_VIOLATION
             await bob.leave()
             await space.catch_up()
             assert "bob" not in space._live.state.present_since
@@ -178,18 +178,18 @@ def test_who_waits_for_the_store_is_not_heard_any_further() -> None:
             space.writer._spaces = _Slow(space.writer._spaces, append)  # type: ignore[assignment]
 
             async def talk() -> None:
-                for _ in range(5 * seats.MAX_PENDING):
+                for _ in range(5 * session.MAX_PENDING):
                     await bob.receive(frame("reasoning/thought", {"message": "x"}, context="r"))
 
             talking = asyncio.create_task(talk())
-            await eventually(lambda: bob._pending_count == seats.MAX_PENDING)
+            await eventually(lambda: bob._pending_count == session.MAX_PENDING)
             await loop_turns(20)
             assert not talking.done()
-            assert bob._pending_count == seats.MAX_PENDING
+            assert bob._pending_count == session.MAX_PENDING
             gate.set()
             await talking
             await space.catch_up()
-            assert len(await whole_log(space)) > 5 * seats.MAX_PENDING
+            assert len(await whole_log(space)) > 5 * session.MAX_PENDING
 
     asyncio.run(scene())
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.spaces.runtime.seats import Frame, RawWrite, RawWriteOutlet
+from pellucid.spaces.runtime.session import Frame, RawWrite, RawWriteOutlet
 from tests.examples import costly
 from tests.spaces.space_kit import Sink, chat, join_space, opened
 

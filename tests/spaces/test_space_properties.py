@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.envelopes.shown import is_shown
-from pellucid.spaces.runtime.living import load_state
-from pellucid.spaces.runtime.seats import Session
+from pellucid.envelopes.visibility import is_shown
+from pellucid.spaces.runtime.live_state import load_state
+from pellucid.spaces.runtime.session import Session
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState
 from tests.examples import costly

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from pellucid.relay import Relay, open_relay
-from pellucid.spaces.runtime.keeper import Intervals
-from pellucid.spaces.runtime.making import add_participants, create_space
-from pellucid.spaces.runtime.seats import Session
+from pellucid.spaces.runtime.maintenance import Intervals
+from pellucid.spaces.runtime.provisioning import add_participants, create_space
+from pellucid.spaces.runtime.session import Session
 from pellucid.spaces.runtime.settings import SpaceSettings, read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.spaces import Spaces

@@ -12,7 +12,7 @@ import pytest
 
 from pellucid.errors import PellucidError
 from pellucid.spaces.runtime import spaces as runtime_spaces
-from pellucid.spaces.runtime.making import create_space, declare_space
+from pellucid.spaces.runtime.provisioning import create_space, declare_space
 from pellucid.spaces.runtime.settings import read_settings
 from pellucid.spaces.runtime.space import Space
 from pellucid.spaces.runtime.state import SpaceState, read_note

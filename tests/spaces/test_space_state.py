@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, kinds, read, said
+from pellucid.envelopes import GATEWAY, Defaults, Envelope, EnvelopeError, Present, gateway_messages, kinds, read
 from pellucid.errors import RequestError
 from pellucid.spaces.runtime.settings import SpaceSettings, check_name, read_settings
 from pellucid.spaces.runtime.state import ConfiguredAccess, SpaceState
@@ -49,7 +49,7 @@ def spoken(state: SpaceState, step: tuple[Any, ...], number: int) -> Envelope | 
             except EnvelopeError:
                 return None
         case ("presence", who, event):
-            return said.presence(f"p-{number}", number, event, Present(who))
+            return gateway_messages.presence(f"p-{number}", number, event, Present(who))
         case ("kick", who, whom):
             payload = {"participant_id": whom, "reason": "noise"}
             return Envelope(id=f"k-{number}", ts=0, sender=who, kind="space/kick", payload=payload)

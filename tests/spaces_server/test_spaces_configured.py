@@ -16,7 +16,7 @@ from pellucid.errors import ConfigError
 from pellucid.server import create_app
 from pellucid.server.config import Config, check_config
 from pellucid.server.space_config import DEFAULT_CAPABILITIES, SpaceConfig, read_tokens
-from pellucid.spaces.runtime.making import create_space
+from pellucid.spaces.runtime.provisioning import create_space
 from pellucid.spaces.runtime.settings import SpaceSettings
 from pellucid.storage import open_store
 from tests.scripted import Upstream, say, serve

@@ -12,11 +12,11 @@ from websockets.frames import Opcode
 from pellucid.asgi import http
 from pellucid.server.config import TelemetryConfig
 from pellucid.server.exchange import Exchange
-from pellucid.server.observe import Telemetry
-from pellucid.server.spaces.door import ERROR_FORM
+from pellucid.server.observability import Telemetry
+from pellucid.server.spaces.auth import ERROR_FORM
 from pellucid.server.spaces.outlets import QueuedOutlet, create_outlet
 from pellucid.server.websocket import WebSocket
-from pellucid.spaces.runtime.seats import Frame
+from pellucid.spaces.runtime.session import Frame
 
 
 class Server:

@@ -22,8 +22,8 @@ from pellucid.storage import (
     StoredEnvelope,
     StoredSpace,
     open_store,
-    rooms,
     search,
+    space_rows,
     tables,
 )
 from pellucid.storage import envelopes as reading
@@ -325,7 +325,7 @@ async def test_a_removal_that_was_broken_off_is_finished_later(store: Store) -> 
     await fill(store, ROOM, OWNER, 4)
     named = {"for_owner": OWNER, "for_name": ROOM}
     for later in ("swept", "made anew", "by its owner's erasure", "removed again"):
-        assert await store._database.write(rooms.mark_removed, {**named, "now": 1.0}) is True
+        assert await store._database.write(space_rows.mark_removed, {**named, "now": 1.0}) is True
         asked = {**named, "most": 1, "now": 1.0, "recording": store.record.recording}
         await store._database.write(reading.remove, asked)
         # It is not there for anybody.

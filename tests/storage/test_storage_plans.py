@@ -16,21 +16,21 @@ import pytest
 from pellucid.storage import (
     appends,
     chats,
-    contents,
     conversations,
+    correlation,
     envelopes,
+    index_scans,
     keys,
-    links,
-    portions,
-    record,
+    paging,
+    record_content,
     record_export,
     record_store,
+    record_write,
     responses,
-    rooms,
     search,
+    space_rows,
     store,
     tables,
-    walks,
 )
 from pellucid.storage.postgres import _DIALECT as POSTGRES
 from pellucid.storage.postgres import _plan_by_index
@@ -42,10 +42,10 @@ from tests.storage.storage_kit import opened
 pytestmark = pytest.mark.anyio
 
 MODULES = (
-    *(appends, chats, conversations, envelopes, keys, links, portions),
-    *(responses, rooms, search, store, walks),
+    *(appends, chats, conversations, envelopes, keys, correlation, paging),
+    *(responses, space_rows, search, store, index_scans),
 )
-RECORD = (contents, record, record_export, record_store)
+RECORD = (record_content, record_write, record_export, record_store)
 TABLES = set(tables.metadata.tables)
 READS_ALL = {"keys._SPACES_PATH", "rooms._SPACES_PATH", "rooms._LEFT"}  # of which there are few
 SKIPS = {

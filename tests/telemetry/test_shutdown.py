@@ -13,7 +13,7 @@ import pytest
 
 from pellucid.errors import ErrorInfo
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.runs.detached import DetachedRuns
+from pellucid.runs.detached_runs import DetachedRuns
 from tests.cli.in_process import ServeThread
 from tests.scripted import Call, Gateway, Upstream, delta
 from tests.scripted.gateway import events_of

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from pellucid.errors import ConfigError
 from pellucid.server.config import TelemetryConfig, check_config
-from pellucid.server.observe import create_tracer_provider
+from pellucid.server.observability import create_tracer_provider
 from tests.scripted import Upstream, say
 from tests.scripted.gateway import serve
 from tests.telemetry.telemetry_kit import config_of
@@ -64,7 +64,7 @@ def test_spans_get_to_a_collector(upstream: Upstream) -> None:
 
 
 def test_a_collector_that_is_away_stops_nobody(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pellucid.server.observe.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("pellucid.server.observability.PATIENCE_SECONDS", 0.1)
     model = upstream.plays(say())
     with serve(config_of(upstream, model, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})) as gateway:
         assert gateway.ask(model).status == 200

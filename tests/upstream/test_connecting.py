@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from pellucid.errors import ModelError
 from pellucid.upstream import UpstreamClient
-from pellucid.upstream.connecting import Resolver
 from pellucid.upstream.connection import KEEP_ALIVE_SECONDS
+from pellucid.upstream.connector import Resolver
 from pellucid.upstream.pool import Pool
 from pellucid.upstream.request import Endpoint
 from tests.upstream.conftest import LIMITS
@@ -70,7 +70,7 @@ async def test_an_address_that_refuses_is_passed_over(server: RawServer) -> None
 async def test_an_address_that_does_not_answer_holds_up_nobody(
     server: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.upstream.connecting._ATTEMPT_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr("pellucid.upstream.connector._ATTEMPT_DELAY_SECONDS", 0.01)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.2", server.port))
         deaf.listen(0)
@@ -130,7 +130,7 @@ async def test_one_lookup_serves_all_and_for_ten_seconds(monkeypatch: pytest.Mon
         await resolver.resolve("b.invalid", 80)
     assert await resolver.resolve("b.invalid", 80)  # what failed is asked again
     assert len(lookups) == 3
-    monkeypatch.setattr("pellucid.upstream.connecting._LOOKUP_TTL_SECONDS", -1.0)
+    monkeypatch.setattr("pellucid.upstream.connector._LOOKUP_TTL_SECONDS", -1.0)
     await resolver.resolve("c.invalid", 80)
     await resolver.resolve("c.invalid", 80)
     assert len(lookups) == 5

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.errors import ErrorInfo
-from pellucid.upstream import decoding
-from pellucid.upstream.decoding import SLICE_BYTES, DecodingReceiver, Decompressor
+from pellucid.upstream import decompression
+from pellucid.upstream.decompression import SLICE_BYTES, DecodingReceiver, Decompressor
 from tests.waiting import loop_turns
 
 TEXT = b"data: {}\n\n" * 20 + bytes(range(256))
@@ -154,7 +154,7 @@ def test_closing_ends_it() -> None:
 
 
 def test_a_bomb_ends_at_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoding, "MAX_DECODED_BYTES", 3 * SLICE_BYTES)
+    monkeypatch.setattr(decompression, "MAX_DECODED_BYTES", 3 * SLICE_BYTES)
     assert decode("gzip", gzip.compress(bytes(3 * SLICE_BYTES))).code is None
     run = decode("gzip", gzip.compress(bytes(3 * SLICE_BYTES + 1)))
     assert run.code == "frame_too_large"

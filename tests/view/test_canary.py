@@ -19,7 +19,7 @@ from pellucid.fold import fold
 from pellucid.parts import ModelResponse, Origin, ThinkingPart, ToolCallPart
 from pellucid.protocols.openresponses import Encoder, error_body, parse_request
 from pellucid.protocols.openresponses.verify import verify
-from pellucid.providers.faults import error_from_response
+from pellucid.providers.errors import error_from_response
 from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run

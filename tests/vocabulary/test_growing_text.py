@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.text import TextBuffer
+from pellucid.unicode import TextBuffer
 
 
 @given(st.lists(st.text(max_size=3), max_size=60), st.integers(-1, 100))

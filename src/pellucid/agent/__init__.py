@@ -1,6 +1,7 @@
 """Agents: a model with instructions, tools and an output, run to its end or step by step."""
 
 from .agent import Agent, EventStream
+from .agent_run import AgentRun, StreamedRunResult
 from .nodes import CallToolsNode, End, ModelRequestNode
 from .output import NativeOutput, PromptedOutput, ToolOutput
 from .results import (
@@ -11,8 +12,7 @@ from .results import (
     UsageLimitExceeded,
     UsageLimits,
 )
-from .running import AgentRun, StreamedRunResult
-from .starting import RunInput, ServableAgent, StateDeps
+from .run_input import RunInput, ServableAgent, StateDeps
 
 __all__ = [
     "Agent",

@@ -30,12 +30,12 @@ from ..models import ChatModel
 from ..parts import ModelMessage, ModelRequest, ModelRequestPart, SystemPromptPart, Text, UserContent, UserPromptPart
 from ..settings import ModelCall, ModelSettings, ToolChoice, ToolDefinition, merge_settings, validate_settings
 from ..tools import AnyTool, DeferredToolResults, ExecutionOptions, RunContext, Tool, Toolset
-from ..tools.functions import takes_context
+from ..tools.function_tool import takes_context
+from .agent_run import AgentRun, RunPlan, StreamedRunResult, warn
 from .nodes import CallToolsNode, End, ModelRequestNode, nodes
 from .output import OutputSpec, build_output
 from .results import AgentRunResult, AgentRunResultEvent, UsageLimits
-from .running import AgentRun, RunPlan, StreamedRunResult, warn
-from .starting import RunInput, name_conflict, resume_history
+from .run_input import RunInput, name_conflict, resume_history
 
 EventHandler: TypeAlias = (
     Callable[[Event], Awaitable[None] | None] | Callable[[RunContext[Any], AsyncIterator[Event]], Awaitable[None]]
@@ -209,7 +209,7 @@ class Agent(Generic[Out]):
             raise RuntimeError("run_sync cannot be used where an event loop is running; use: await agent.run(…)")
 
         async def run() -> AgentRunResult[Out]:
-            from ..models.door import close_shared_pool
+            from ..models.connection_pool import close_shared_pool
 
             try:
                 return await self.run(user_prompt, **options)

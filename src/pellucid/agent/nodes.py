@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from ..events import Event, FunctionToolResultEvent, ResponseEndEvent, RunEndEvent
 from ..parts import ModelRequest, ModelResponse
+from .agent_run import AgentRun
 from .results import AgentRunResult
-from .running import AgentRun
 
 Out = TypeVar("Out")
 

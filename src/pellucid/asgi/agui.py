@@ -26,10 +26,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from ..agent.starting import RunInput, ServableAgent, unanswered_calls, with_state
+from ..agent.run_input import RunInput, ServableAgent, unanswered_calls, with_state
 from ..data_directory import default_seal_keys
 from ..errors import ErrorInfo, PellucidError, RequestError
-from ..models.door import close_shared_pool
+from ..models.connection_pool import close_shared_pool
 from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input

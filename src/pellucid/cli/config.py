@@ -9,7 +9,7 @@ import click
 from ..errors import ConfigError
 from ..models.embedded import EmbeddedModel
 from ..server.config import read_config
-from ..server.named import check_startup
+from ..server.factories import check_startup
 from ..upstream import UpstreamClient
 from .local import unfetched_engine
 from .options import DEFAULT_FILE

@@ -14,11 +14,11 @@ from ..errors import ErrorInfo, RequestError
 from ..events import ModelEvent
 from ..fold import Fold, fold
 from ..parts import Usage
-from ..providers.fitting import decode_lenient_json
+from ..providers.lenient_json import decode_lenient_json
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles
 from ..providers.wires import decode as decode_answer
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 
 
 @click.command()

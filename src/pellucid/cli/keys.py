@@ -18,7 +18,15 @@ from ..server.access.pepper import ensure_pepper
 from ..server.access.policy import Policy, read_policy, write_policy
 from ..storage import Store, StoredKey
 from ..view import VIEWS, View
-from .kept import format_time, json_option, load_configuration, print_json, print_table, store_options, with_store
+from .store_access import (
+    format_time,
+    json_option,
+    load_configuration,
+    print_json,
+    print_table,
+    store_options,
+    with_store,
+)
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 

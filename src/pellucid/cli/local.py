@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..local import catalogue, fetch
-from ..local.supervise import Engine
+from ..local import fetch, model_index
+from ..local.supervisor import Engine
 from ..models.embedded import EmbeddedModel
 from ..server.config import LocalConfig
 from ..upstream import UpstreamClient
 
 
-async def fetch_with_bar(model: catalogue.Model, path: Path | None = None) -> Path:
+async def fetch_with_bar(model: model_index.Model, path: Path | None = None) -> Path:
     """The weights' path; what has to be fetched shows a bar on stderr. Raises `FetchError`."""
     # Here, because a gateway with models of its own fetches nothing.
     from rich.console import Console
@@ -75,13 +75,13 @@ def unfetched_engine(config: LocalConfig) -> Engine:
     return Engine(model, Path(model.file), threads=config.threads, context=config.context)
 
 
-def local_model(config: LocalConfig) -> catalogue.Model:
+def local_model(config: LocalConfig) -> model_index.Model:
     """What is known of the model that the configuration names."""
     user_file = _user_file(config)
     return (
-        catalogue.Model.from_path(user_file)
+        model_index.Model.from_path(user_file)
         if user_file is not None
-        else catalogue.find_model(config.model or catalogue.DEFAULT_MODEL)
+        else model_index.find_model(config.model or model_index.DEFAULT_MODEL)
     )
 
 

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ..local import catalogue, fetch
+from ..local import fetch, model_index
 from .local import fetch_with_bar
 
 
@@ -23,7 +23,7 @@ def list_models() -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "size", "licence", "here", "what it is"):
         table.add_column(heading, overflow="fold")
-    for model in catalogue.all_models():
+    for model in model_index.all_models():
         here = "yes" if fetch.cached_path(model) else "no"
         table.add_row(model.name, f"{model.bytes / 1e6:,.0f} MB", model.licence, here, model.title)
     Console().print(table)
@@ -33,4 +33,4 @@ def list_models() -> None:
 @click.argument("name")
 def pull(name: str) -> None:
     """Fetch the model NAME into the cache, verified."""
-    click.echo(asyncio.run(fetch_with_bar(catalogue.find_model(name))))
+    click.echo(asyncio.run(fetch_with_bar(model_index.find_model(name))))

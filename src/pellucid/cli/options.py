@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from ..errors import ConfigError
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 
 if TYPE_CHECKING:
     from ..server.config import Config

@@ -26,7 +26,15 @@ from ..record import (
 from ..record.keys import SignedCheckpoint, public_pem
 from ..record.lines import decode_line, encode_line
 from ..storage import AlreadyStored, Store
-from .kept import json_option, load_configuration, load_record_keys, print_json, recording_of, store_options, with_store
+from .store_access import (
+    json_option,
+    load_configuration,
+    load_record_keys,
+    print_json,
+    recording_of,
+    store_options,
+    with_store,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 

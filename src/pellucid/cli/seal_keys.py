@@ -14,7 +14,7 @@ from rich.table import Table
 from ..errors import RequestError
 from ..sealing import Key, Keys, change_keys, ensure_keys, env_keys, read_keys
 from ..sealing.keyfile import ENV
-from .kept import load_configuration
+from .store_access import load_configuration
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -23,8 +23,8 @@ def serve(host: str | None, port: int | None, workers: int | None, **where: Any)
     # Imported here, as in `_serve`: `--help` and a mistake in the configuration need none of it.
     import uvloop
 
-    from ..server.observe import configure_logging
-    from .workers import supervise
+    from ..server.observability import configure_logging
+    from .worker_supervisor import supervise
 
     config = read_options(**where, host=host, port=port, workers=workers)
     configure_logging(config.telemetry)
@@ -35,7 +35,7 @@ async def _serve(config: Config) -> None:
     from ..models.embedded import EmbeddedModel
     from ..server import create_app
     from ..upstream import UpstreamClient
-    from .greeting import print_banner
+    from .banner import print_banner
     from .http_server import GatewayServer, listen
     from .local import local_engine
 

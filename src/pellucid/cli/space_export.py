@@ -10,8 +10,8 @@ import click
 import uvloop
 
 from ..errors import RequestError
-from ..spaces.past.exporting import EXPORT_FORMATS
-from ..spaces.past.training import REASONING_FORMS
+from ..spaces.history.export import EXPORT_FORMATS
+from ..spaces.history.training import REASONING_FORMS
 from .space_options import connection_options, open_reader
 
 

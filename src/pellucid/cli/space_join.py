@@ -19,13 +19,13 @@ import uvloop
 from ..envelopes import context as paths
 from ..envelopes import kinds
 from ..envelopes.envelope import Envelope
-from ..envelopes.shown import SpaceView, space_view
+from ..envelopes.visibility import SpaceView, space_view
 from ..errors import PellucidError, RequestError
+from ..spaces.client.errors import SpaceClosed
 from ..spaces.client.participant import Participant
-from ..spaces.client.refusals import SpaceClosed
-from ..text import did_you_mean
-from .space_lanes import Transcript
+from ..unicode import did_you_mean
 from .space_options import connection_options, json_option, last_option, open_participant, open_reader, view_option
+from .transcript import Transcript
 
 
 @click.command()

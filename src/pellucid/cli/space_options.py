@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ..envelopes.shown import SPACE_VIEWS, SpaceView
+from ..envelopes.visibility import SPACE_VIEWS, SpaceView
 from ..spaces.client.participant import Participant
 from ..spaces.client.remote import SpaceReader, parse_address
 

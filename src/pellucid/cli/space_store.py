@@ -23,11 +23,12 @@ from ..server.access.config import OWNER_RULE, is_owner_name
 from ..server.access.guard import LOCAL_OWNER
 from ..server.config import Config
 from ..server.space_config import DEFAULT_CAPABILITIES
-from ..spaces.runtime import making
+from ..spaces.runtime import provisioning
 from ..spaces.runtime.settings import SpaceSettings, check_name, read_settings
 from ..storage import Store, StoredParticipant, StoredSpace
-from .greeting import address_of
-from .kept import (
+from .banner import address_of
+from .space_options import TOKEN
+from .store_access import (
     format_time,
     json_option,
     load_configuration,
@@ -37,7 +38,6 @@ from .kept import (
     store_options,
     with_store,
 )
-from .space_options import TOKEN
 
 NewParticipant = tuple[str, list[Any]]
 """Somebody who is to come in, and what they may."""
@@ -101,7 +101,7 @@ def create(
     settings = _read_space_settings(settings_file, {} if reasoning is None else {"reasoning": reasoning})
 
     async def work(opened_store: Store) -> dict[str, str]:
-        return await making.create_space(opened_store.spaces, owner, name, settings, dict(participants))
+        return await provisioning.create_space(opened_store.spaces, owner, name, settings, dict(participants))
 
     tokens = with_store(file, store, work)
     _print_tokens(name, participants, tokens, as_json, file)
@@ -118,7 +118,7 @@ def add(name: str, participants: list[NewParticipant], file: Path | None, store:
         raise click.UsageError("Who? Give --participant ID, or ID=KIND,KIND…")
 
     async def work(opened_store: Store) -> dict[str, str]:
-        return await making.add_participants(
+        return await provisioning.add_participants(
             opened_store.spaces, (await _require_space(opened_store, name)).owner, name, dict(participants)
         )
 

@@ -10,11 +10,11 @@ from typing import Any
 import click
 import uvloop
 
-from ..envelopes.shown import SpaceView
 from ..envelopes.translate import read
+from ..envelopes.visibility import SpaceView
 from ..spaces.client.remote import SpaceReader
-from .space_lanes import Transcript
 from .space_options import connection_options, json_option, last_option, open_participant, open_reader, view_option
+from .transcript import Transcript
 
 
 @click.command()

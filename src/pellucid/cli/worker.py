@@ -14,14 +14,14 @@ import click
 import msgspec
 import uvloop
 
-from ..local.lending import RemoteEngine
+from ..local.engine_sharing import RemoteEngine
 from ..models.embedded import EmbeddedModel
 from ..server import Config, create_app
-from ..server.observe import configure_logging
+from ..server.observability import configure_logging
 from ..upstream import UpstreamClient
-from .channel import FROM_SUPERVISOR_DECODER, Channel, FromSupervisor, WorkerListening, WorkerSetup
 from .http_server import GatewayServer
 from .local import local_model
+from .worker_ipc import FROM_SUPERVISOR_DECODER, Channel, FromSupervisor, WorkerListening, WorkerSetup
 
 
 @click.command(hidden=True)

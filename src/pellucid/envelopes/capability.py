@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..errors import RequestError
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 from .envelope import GATEWAY, Envelope
 from .kinds import STEP_KINDS
 from .patterns import (

@@ -17,7 +17,7 @@ from typing import Any, NoReturn, cast
 
 import msgspec
 
-from ..text import is_nested_deeper, replace_surrogates
+from ..unicode import is_nested_deeper, replace_surrogates
 from .envelope import EnvelopeError, is_id, json_type_name
 from .kinds import HEARTBEAT, JOIN
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from ..text import describe_validation_error
+from ..unicode import describe_validation_error
 from . import payloads as p
 from .envelope import Envelope, EnvelopeError
 

@@ -41,7 +41,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from ..errors import ErrorInfo, ErrorKind
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 from . import context, kinds
 from .envelope import GATEWAY, Envelope, EnvelopeError, Flag, is_id
 from .reasoning import (

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 from . import context as paths
 from .envelope import DialectName, Envelope, EnvelopeError, Flag, check_id, check_ids, is_id, json_type_name
 from .frames import decode_frame

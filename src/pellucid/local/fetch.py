@@ -29,7 +29,7 @@ from pathlib import Path
 
 import msgspec
 
-from .catalogue import FetchError, Model, WeightPart
+from .model_index import FetchError, Model, WeightPart
 
 if sys.platform == "win32":
     import msvcrt

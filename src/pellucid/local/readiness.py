@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal
 
-from .catalogue import EngineError
+from .model_index import EngineError
 
 State = Literal["stopped", "starting", "ready", "restarting", "failed"]
 

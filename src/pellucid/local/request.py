@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ErrorInfo, ErrorKind, RequestError
-from .catalogue import read_data
+from .model_index import read_data
 
 _LINES_RULE, _WIDTH_RULE = "line{2,8}", "inline{7,200}"
 _LINES_OF_EFFORT = {"minimal": 2, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 16}

@@ -1,6 +1,6 @@
 """A model is a wire, a profile, a door and settings."""
 
-from .door import close_shared_pool
+from .connection_pool import close_shared_pool
 from .infer import infer_model
 from .model import (
     ChatModel,

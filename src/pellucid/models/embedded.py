@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from ..emit import Emitter
 from ..errors import ErrorInfo, ModelError, PellucidError, RequestError
 from ..events import ModelEvent, ResponseEndEvent, SideEvent
-from ..local.lending import RemoteEngine
+from ..local.engine_sharing import RemoteEngine
 from ..local.request import adapt_body, explain_error
-from ..local.supervise import Engine
+from ..local.supervisor import Engine
 from ..parts import Audio, File, Image, ModelMessage, Origin, ToolReturnPart, UserPromptPart, Video
 from ..providers.profiles import builtin_profiles
 from ..providers.setting_fields import SettingFields

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import ConfigError, ModelError
-from ..local import catalogue, fetch
-from ..local.catalogue import LocalError
-from ..local.supervise import Engine
+from ..local import fetch, model_index
+from ..local.model_index import LocalError
+from ..local.supervisor import Engine
 from ..parts import Origin
 from ..settings import ModelCall, ModelSettings
 from ..upstream import UpstreamClient
-from .door import PerLoop, shared_pool
+from .connection_pool import PerLoop, shared_pool
 from .embedded import EmbeddedModel, embedded_warnings
 from .model import ModelStream
 
@@ -24,8 +24,8 @@ class LocalModel:
     ) -> None:
         self._path = Path(name).expanduser() if name.endswith(".gguf") else None
         try:
-            model_name = catalogue.DEFAULT_MODEL if name == "default" else name
-            self._model = catalogue.Model.from_path(self._path) if self._path else catalogue.find_model(model_name)
+            model_name = model_index.DEFAULT_MODEL if name == "default" else name
+            self._model = model_index.Model.from_path(self._path) if self._path else model_index.find_model(model_name)
         except LocalError as error:
             raise ConfigError([f"model: {error}"]) from error
         self.name = self._model.name

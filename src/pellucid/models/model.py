@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ..errors import ErrorInfo, ModelError, RequestError
 from ..events import ErrorEvent, ModelEvent, PartDeltaEvent, ResponseEndEvent
 from ..parts import Origin
-from ..providers.faults import error_from_response
+from ..providers.errors import error_from_response
 from ..providers.frame_template import Template
 from ..providers.profile import Profile
 from ..providers.setting_warnings import setting_warnings
@@ -32,7 +32,7 @@ from ..providers.wires import WIRES, Decoder
 from ..settings import ModelCall, ModelSettings, merge_settings
 from ..telemetry.names import UPSTREAM_ID_HEADERS
 from ..upstream import Limits, UpstreamClient, UpstreamResponse
-from .door import shared_pool
+from .connection_pool import shared_pool
 from .sigv4 import sign
 
 

@@ -14,7 +14,7 @@ from ..errors import ConfigError, RequestError
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles, tags_mistakes
 from ..settings import ModelSettings
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 from ..upstream import Limits, UpstreamClient
 from .model import Model
 

@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from ..errors import RequestError
 from ..settings import SETTINGS, ModelSettings
-from ..text import MAX_QUOTED_CHARS, describe_validation_error, did_you_mean, is_nested_deeper, truncate
+from ..unicode import MAX_QUOTED_CHARS, describe_validation_error, did_you_mean, is_nested_deeper, truncate
 
 MAX_DEPTH = 100
 """How deeply a JSON Schema in a request may be nested."""

@@ -19,7 +19,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from .fitting import DECODE_ERRORS
+from .lenient_json import DECODE_ERRORS
 
 _decode = msgspec.json.Decoder(str).decode
 _decode_all = msgspec.json.Decoder(list[str]).decode

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from .. import tags
 from ..errors import ConfigError
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 from .profile import Profile
 from .wires import WIRES
 

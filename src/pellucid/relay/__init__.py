@@ -17,7 +17,7 @@ from .memory import LogAppender, MemoryRelay
 from .relay import FencedError, LimitResult, Listener, LogEntry, LogLost, Relay, RelayError
 
 if TYPE_CHECKING:
-    from .shared import RedisRelay
+    from .redis_relay import RedisRelay
 
 
 DEFAULT_PREFIX = "pellucid:"
@@ -57,7 +57,7 @@ def _open_redis(url: str, prefix: str, call_timeout_seconds: float, outage_secon
     if scheme not in SCHEMES:
         raise ConfigError([f"the relay's address begins with {scheme!r}; it can be memory, {', '.join(SCHEMES)}"])
     try:
-        from .shared import RedisRelay
+        from .redis_relay import RedisRelay
     except ImportError as error:
         raise ConfigError(
             ["a relay in Redis needs the package redis; install Pellucid with the extra: pellucid[redis]"]

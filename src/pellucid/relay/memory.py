@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from math import inf
 
 from ..errors import PellucidError
-from . import buckets
+from . import token_bucket
 from .follower import Follower
 from .relay import (
     LOG_LIFE_SECONDS,
@@ -111,7 +111,7 @@ class _Mailbox(_Expiring):
 
 class _Bucket(_Expiring):
     def __init__(self) -> None:
-        self.counters: buckets.Bucket = {}
+        self.counters: token_bucket.Bucket = {}
 
 
 class _TimedMembers(_Expiring):
@@ -353,7 +353,7 @@ class MemoryRelay:
     ) -> LimitResult:
         now = self._expire_due()
         bucket = self._buckets.get(name) or self._buckets.setdefault(name, _Bucket())
-        verdict, full_at = buckets.take(bucket.counters, amounts, limits, window_seconds, now, is_forced=is_forced)
+        verdict, full_at = token_bucket.take(bucket.counters, amounts, limits, window_seconds, now, is_forced=is_forced)
         self._set_expiry("_buckets", name, bucket, max(full_at, bucket.expires_at))
         return verdict
 

@@ -13,7 +13,7 @@ from ..errors import ErrorInfo, PellucidError
 from ..events import Event, RunEndEvent
 from ..fold import Fold
 from ..relay import Follower, LogEntry
-from .log import QUEUED, batch_of
+from .run_log import QUEUED, batch_of
 from .source import Batch, BatchReceiver, TextSink
 
 MAX_BATCHES = 64

@@ -18,7 +18,7 @@ from ..errors import PellucidError
 from ..parts import ToolCallPart
 from ..settings import ModelCall
 from ..tools import AnyTool, RunContext, ServerToolset, collect_tools
-from .later import run_in_background
+from .background_tasks import run_in_background
 from .live_run import NullTurnHandler, ToolOutcomes, TurnHandler
 
 if TYPE_CHECKING:

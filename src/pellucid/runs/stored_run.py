@@ -30,8 +30,8 @@ from ..parts import (
 from ..run import Minter
 from ..storage import ConversationEntry, Store, StoredResponse
 from ..telemetry import error_location, log
-from ..text import json_safe
-from .log import QUEUED, events_of, pack_log
+from ..unicode import json_safe
+from .run_log import QUEUED, events_of, pack_log
 from .source import Batch, batch_factory, clock_ms
 from .stages import Stage
 

@@ -29,8 +29,8 @@ from ..parts import (
 from ..run import Minter
 from ..settings import ModelCall
 from ..telemetry import error_location, log
-from ..text import TextBuffer
-from .later import run_in_background
+from ..unicode import TextBuffer
+from .background_tasks import run_in_background
 from .live_run import LiveRun
 from .source import Batch, clock_ms
 from .stages import Stage

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..parts import ModelResponsePart, Origin
-from ..text import is_nested_deeper
+from ..unicode import is_nested_deeper
 from . import token as tokens
 from .keys import Keys
 from .token import SealError

@@ -18,9 +18,9 @@ from ..models import ChatModel
 from ..protocols import openresponses
 from ..telemetry.lines import request_id
 from ..upstream import UpstreamClient
-from . import agui, chat, plain, sessions, stateless
+from . import agui, chat, meta_routes, sessions, stateless
 from .config import Config
-from .observe import RequestTelemetry
+from .observability import RequestTelemetry
 from .openapi import build_document
 from .openresponses import routes as responses
 from .openresponses.routes import ADVERTISED_ROUTES as RESPONSES
@@ -69,7 +69,7 @@ class Gateway:
                 *chat.routes(services),
                 *spaces.routes(services),
                 *sessions.routes(services),
-                *plain.routes(services, ADVERTISED_ROUTES, build_document()),
+                *meta_routes.routes(services, ADVERTISED_ROUTES, build_document()),
             ],
             redirect_slashes=False,
             lifespan=lifespan,

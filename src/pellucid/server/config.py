@@ -20,12 +20,12 @@ from msgspec import Meta
 
 from ..data_directory import default_record_key, default_seal_keys, default_store_url
 from ..errors import ConfigError
-from ..local import catalogue
+from ..local import model_index
 from ..protocols.agui.dialects import DialectName
 from ..providers.profile import Profile
 from ..providers.profiles import builtin_profiles, load_profiles
 from ..settings import ModelSettings
-from ..text import did_you_mean
+from ..unicode import did_you_mean
 from ..upstream import Limits, Seconds
 from ..view import View
 from .access.config import PUBLIC_HOST_WITHOUT_KEYS, AccessConfig, check_access
@@ -513,7 +513,7 @@ def _local_mistakes(config: Config) -> list[str]:
         if not config.providers and not config.spaces:
             mistakes.append("providers: there is no model to serve: configure a provider, or let [local] be enabled")
         return mistakes
-    names = [model.name for model in catalogue.all_models()]
+    names = [model.name for model in model_index.all_models()]
     if local.path is not None:
         if not Path(local.path).expanduser().is_file():
             mistakes.append(f"local.path: there is no file {local.path!r}")

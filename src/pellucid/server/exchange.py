@@ -20,13 +20,13 @@ from ..errors import ErrorInfo, PellucidError, RequestError
 from ..protocols.errors import ErrorFormat
 from ..run import Minter
 from ..telemetry import error_location, log
-from ..text import replace_surrogates
+from ..unicode import replace_surrogates
 from ..view import View, Viewer, parse_view, redact_error
 from .access.errors import AccessError, HTTPHeader
 from .access.guard import Guard
 from .access.policy import Principal
 from .config import ServerConfig
-from .observe import RequestTelemetry
+from .observability import RequestTelemetry
 from .uvicorn_adapter import direct_writer, on_disconnect
 
 VIEW_HEADER = "pellucid-view"

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from . import agui, chat, plain, sessions, stateless
+from . import agui, chat, meta_routes, sessions, stateless
 from .openresponses.routes import CONVERSATIONS, RESPONSES
 from .routing import STRING, Operation, Schema, Socket, Table
 from .spaces import routes as spaces
 
 TABLES = (
     *(RESPONSES, CONVERSATIONS, *stateless.TABLES.values(), agui.TABLE, chat.TABLE),
-    *(spaces.TABLE, spaces.MEW, sessions.TABLE, plain.TABLE),
+    *(spaces.TABLE, spaces.MEW, sessions.TABLE, meta_routes.TABLE),
 )
 
 _KEY = "A key that `pellucid keys create` made, or a token of the issuer that the operator trusts."

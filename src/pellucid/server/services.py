@@ -28,10 +28,10 @@ from ..parts import Usage
 from ..relay import Relay, open_relay
 from ..run import Mint
 from ..runs import LiveRun, NullTurnHandler, RunSource, Stage, TurnHandler
-from ..runs.detached import DetachedRuns
-from ..runs.later import wait_for_background_tasks
-from ..runs.log import unpack_log
+from ..runs.background_tasks import wait_for_background_tasks
+from ..runs.detached_runs import DetachedRuns
 from ..runs.replay import FinishedLog, LiveLog
+from ..runs.run_log import unpack_log
 from ..runs.server_tools import MCPTurnHandler, RequestServers, ServerTurnHandler
 from ..runs.stages import SealStage
 from ..runs.stored_run import StoreStage
@@ -39,7 +39,7 @@ from ..runs.summaries import SummaryStage, SummaryWriter, UsageCallback
 from ..sealing import Sealer
 from ..settings import ModelCall, ToolDefinition
 from ..spaces.runtime.compression import Compressor
-from ..spaces.runtime.keeper import Intervals
+from ..spaces.runtime.maintenance import Intervals
 from ..spaces.runtime.spaces import Spaces
 from ..storage import AlreadyStored, Store, StoredResponse, open_store
 from ..telemetry import error_location, log
@@ -49,9 +49,9 @@ from .access.guard import Guard
 from .access.policy import Principal
 from .catalog import Catalog
 from .config import Config, RecordConfig
-from .metered import MeterStage
-from .named import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
-from .observe import RequestTelemetry, Telemetry, create_tracer_provider, shut_down_tracer_provider
+from .factories import create_mcp_server, create_seal_key_source, create_summary_writer, load_functions, load_recording
+from .metering import MeterStage
+from .observability import RequestTelemetry, Telemetry, create_tracer_provider, shut_down_tracer_provider
 from .space_config import store_spaces
 
 MAX_COMPRESSED_CHARACTERS = 16_000

@@ -24,7 +24,7 @@ import msgspec
 from ..envelopes.capability import read_capabilities
 from ..envelopes.envelope import check_participant
 from ..errors import ConfigError, RequestError
-from ..spaces.runtime.making import declare_space
+from ..spaces.runtime.provisioning import declare_space
 from ..spaces.runtime.settings import SpaceSettings, check_name, check_settings
 from ..storage import AlreadyStored, Store
 from ..telemetry import log

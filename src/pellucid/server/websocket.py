@@ -24,7 +24,7 @@ from ..asgi import http
 from ..asgi.streaming import FAULT, MAX_BUFFERED, STOPPING, is_client_error
 from ..errors import PellucidError
 from ..runs import RunSource
-from ..spaces.runtime.seats import websocket_frame
+from ..spaces.runtime.session import websocket_frame
 from ..telemetry import error_location, log
 from .access.errors import headers_of
 from .exchange import Exchange

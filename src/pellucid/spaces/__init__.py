@@ -14,14 +14,14 @@ from ..lazy import lazy_names
 
 if TYPE_CHECKING:
     from .agents.bridge import AgentInSpace as AgentInSpace
-    from .agents.offers import ToolsInSpace as ToolsInSpace
+    from .agents.tool_server import ToolsInSpace as ToolsInSpace
+    from .client.errors import CallFailed as CallFailed
+    from .client.errors import Cancelled as Cancelled
+    from .client.errors import Kicked as Kicked
+    from .client.errors import Refused as Refused
+    from .client.errors import SpaceClosed as SpaceClosed
     from .client.participant import Participant as Participant
     from .client.participant import Thinking as Thinking
-    from .client.refusals import CallFailed as CallFailed
-    from .client.refusals import Cancelled as Cancelled
-    from .client.refusals import Kicked as Kicked
-    from .client.refusals import Refused as Refused
-    from .client.refusals import SpaceClosed as SpaceClosed
 
 __getattr__, __dir__ = lazy_names(
     __name__,

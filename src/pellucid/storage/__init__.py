@@ -35,9 +35,9 @@ from .errors import (
     StoreError,
 )
 from .keys import Keys, StoredKey
-from .portions import EnvelopePage
+from .paging import EnvelopePage
 from .responses import Responses, ResponseStatus, StoredResponse
-from .rooms import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
+from .space_rows import ParticipantOrigin, SpaceOrigin, StoredParticipant, StoredSpace
 from .spaces import Spaces
 from .store import Store, check_store_url, open_store
 

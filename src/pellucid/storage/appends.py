@@ -21,12 +21,12 @@ import msgspec
 import sqlalchemy as sa
 
 from ..record import Recording
-from . import contents, links, record, rooms, search, tables
-from .contents import ENVELOPE
+from . import correlation, record_content, record_write, search, space_rows, tables
 from .envelopes import INSERT, StoredEnvelope, row_of, search_text
 from .errors import AppendConflict, SpaceNotFound
 from .names import check_names
-from .rooms import StoredParticipant
+from .record_content import ENVELOPE
+from .space_rows import StoredParticipant
 from .statement import Execute, Operation, Params, Statement, param
 
 
@@ -97,7 +97,7 @@ def prepare(append: Append, recording: Recording | None = None, at_ms: int = 0) 
     texts = [text for stored in envelopes if (text := search_text(owner, space, stored)) is not None]
     rows = [row_of(owner, space, stored) for stored in envelopes]
     return PreparedAppend(
-        append, rows, texts, links.link_rows(owner, space, envelopes), recording or Recording(), at_ms
+        append, rows, texts, correlation.link_rows(owner, space, envelopes), recording or Recording(), at_ms
     )
 
 
@@ -115,7 +115,7 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
     positions: dict[tuple[str, str], _Position | None] = {}
     for owner, space in sorted({(prepared.append.owner, prepared.append.space) for prepared in appends}):
         # In one order, so that two who lock several do not wait for each other.
-        rows = yield Execute(_LOCK, rooms.space_params(owner, space))
+        rows = yield Execute(_LOCK, space_rows.space_params(owner, space))
         positions[owner, space] = _Position(*rows[0]) if rows else None
     results: list[AppendResult] = []
     accepted: list[PreparedAppend] = []
@@ -138,7 +138,7 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
     if rows_to_insert:
         yield Execute(INSERT, rows_to_insert)
         if link_rows := [link for prepared in accepted for link in prepared.links]:
-            yield Execute(links.INSERT, link_rows)
+            yield Execute(correlation.INSERT, link_rows)
         yield from search.insert_texts([text for prepared in accepted for text in prepared.texts])
         moved_spaces = {(prepared.append.owner, prepared.append.space) for prepared in accepted if prepared.rows}
         yield Execute(
@@ -148,28 +148,28 @@ def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
     yield from _write_snapshots(accepted)
     for prepared in accepted:
         for participant in prepared.append.participants:
-            yield from rooms.invite(prepared.append.owner, prepared.append.space, participant)
+            yield from space_rows.invite(prepared.append.owner, prepared.append.space, participant)
     if record_entries := [
         record_entries
         for prepared in accepted
         if prepared.append.recorded
         for record_entries in _record_entries(prepared)
     ]:
-        yield from record.append_entries(
+        yield from record_write.append_entries(
             accepted[0].recording, max(prepared.at_ms for prepared in accepted), record_entries
         )
     return results
 
 
-def _record_entries(prepared: PreparedAppend) -> Iterator[record.NewEntry]:
-    owner, scope = prepared.append.owner, contents.space_scope(prepared.append.space)
+def _record_entries(prepared: PreparedAppend) -> Iterator[record_write.NewEntry]:
+    owner, scope = prepared.append.owner, record_content.space_scope(prepared.append.space)
     for row in prepared.rows:
-        content, extra = contents.build_content(ENVELOPE, row), contents.entry_extra(row["note"])
-        yield record.NewEntry(owner, scope, ENVELOPE, str(row["seq"]), content, extra)
+        content, extra = record_content.build_content(ENVELOPE, row), record_content.entry_extra(row["note"])
+        yield record_write.NewEntry(owner, scope, ENVELOPE, str(row["seq"]), content, extra)
 
 
 def _head_params(key: tuple[str, str], position: _Position) -> Params:
-    return {**rooms.space_params(*key), "to_head": position.head, "to_latest": position.latest}
+    return {**space_rows.space_params(*key), "to_head": position.head, "to_latest": position.latest}
 
 
 def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
@@ -178,7 +178,7 @@ def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
         (one.append.owner, one.append.space): one.append for one in accepted if one.append.state is not None
     }
     if last_appends:
-        yield Execute(_DELETE_STATE, [rooms.space_params(*key) for key in last_appends])
+        yield Execute(_DELETE_STATE, [space_rows.space_params(*key) for key in last_appends])
         yield Execute(
             _INSERT_STATE,
             [

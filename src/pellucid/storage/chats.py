@@ -28,10 +28,10 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..record import Recording
-from . import contents, record, search, tables
-from .contents import RESPONSE
+from . import record_content, record_write, search, tables
 from .errors import ChatBusy, ChatMoved, ChatNotFound
 from .names import check_names, return_if_unstorable
+from .record_content import RESPONSE
 from .responses import (
     DELETE_DEPENDENTS,
     RESPONSE_COLUMNS,
@@ -250,8 +250,10 @@ def delete(params: Params) -> Operation[list[StoredResponse] | None]:
         for statement in DELETE_DEPENDENTS:
             yield Execute(statement, keys)
     yield from search.delete_texts_of(params["for_owner"], search.CHATS, params["for_id"])
-    scope = contents.conversation_scope(params["for_id"])
-    yield from record.record_removals_of(params, [record.RemovedContent(params["for_owner"], scope, RESPONSE, None)])
+    scope = record_content.conversation_scope(params["for_id"])
+    yield from record_write.record_removals_of(
+        params, [record_write.RemovedContent(params["for_owner"], scope, RESPONSE, None)]
+    )
     return deleted_turns
 
 

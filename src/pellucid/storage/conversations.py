@@ -18,9 +18,9 @@ import msgspec
 import sqlalchemy as sa
 
 from ..record import Recording
-from . import contents, record, tables
-from .contents import ITEM
+from . import record_content, record_write, tables
 from .names import check_names, return_if_unstorable
+from .record_content import ITEM
 from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param, raw_sql
 
 
@@ -125,12 +125,14 @@ def delete(params: Params) -> Operation[bool]:
     if not (yield Execute(_DELETE, params)):
         return False
     yield Execute(_DELETE_ENTRIES, params)
-    yield from record.record_removals_of(params, [_removed_content(params, None)])
+    yield from record_write.record_removals_of(params, [_removed_content(params, None)])
     return True
 
 
-def _removed_content(params: Params, entry: str | None) -> record.RemovedContent:
-    return record.RemovedContent(params["for_owner"], contents.conversation_scope(params["for_id"]), ITEM, entry)
+def _removed_content(params: Params, entry: str | None) -> record_write.RemovedContent:
+    return record_write.RemovedContent(
+        params["for_owner"], record_content.conversation_scope(params["for_id"]), ITEM, entry
+    )
 
 
 def _assign_positions(params: Params) -> Operation[list[ConversationEntry] | None]:
@@ -156,13 +158,13 @@ def _append(params: Params) -> Operation[list[ConversationEntry] | None]:
     placed = yield from _assign_positions(params)
     if placed:
         yield Execute(_INSERT_ENTRY, _entry_rows(params, placed))
-        yield from record.append_entries(
-            params["recording"], record.to_milliseconds(params["now"]), _record_entries(params, placed)
+        yield from record_write.append_entries(
+            params["recording"], record_write.to_milliseconds(params["now"]), _record_entries(params, placed)
         )
     return placed
 
 
-def add_entries(params: Params) -> Operation[list[record.NewEntry]]:
+def add_entries(params: Params) -> Operation[list[record_write.NewEntry]]:
     """Those that are not in it yet, at its end (see `appending`). Nothing, if there is no such conversation. What the
     record is to say of that."""
     placed = yield from _assign_positions(params)
@@ -177,10 +179,12 @@ def add_entries(params: Params) -> Operation[list[record.NewEntry]]:
     return _record_entries(params, added)
 
 
-def _record_entries(params: Params, placed: list[ConversationEntry]) -> list[record.NewEntry]:
-    owner, scope = params["for_owner"], contents.conversation_scope(params["for_id"])
+def _record_entries(params: Params, placed: list[ConversationEntry]) -> list[record_write.NewEntry]:
+    owner, scope = params["for_owner"], record_content.conversation_scope(params["for_id"])
     return [
-        record.NewEntry(owner, scope, ITEM, entry.id, contents.build_content(ITEM, msgspec.structs.asdict(entry)))
+        record_write.NewEntry(
+            owner, scope, ITEM, entry.id, record_content.build_content(ITEM, msgspec.structs.asdict(entry))
+        )
         for entry in placed
     ]
 
@@ -226,7 +230,7 @@ def _get_entry(params: Params) -> Operation[ConversationEntry | None]:
 def delete_entry(params: Params) -> Operation[bool]:
     if not (yield Execute(_DELETE_ENTRY, params)):
         return False
-    yield from record.record_removals_of(params, [_removed_content(params, params["entry_id"])])
+    yield from record_write.record_removals_of(params, [_removed_content(params, params["entry_id"])])
     return True
 
 

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from ..envelopes import ERASED, Envelope, Flag, context, searched_text
 from ..envelopes.reasoning import ContextPlace, NameSet
 from ..record import Recording
-from . import contents, record, search, tables
-from .contents import ENVELOPE
+from . import record_content, record_write, search, tables
 from .names import is_storable
+from .record_content import ENVELOPE
 from .statement import Execute, Operation, Params, Row, Statement, for_each, json_list, param
 
 
@@ -140,7 +140,7 @@ SEQ_DIGITS = 12
 # ---------------------------------------------------------------------------------------------- what is kept of one
 
 
-space_scope = contents.space_scope
+space_scope = record_content.space_scope
 
 
 def row_of(owner: str, name: str, stored: StoredEnvelope) -> Params:
@@ -285,14 +285,14 @@ def erase_envelopes(erasure: Erasure) -> Operation[int]:
                 erasure.owner, erasure.name, replace(stored, envelope=erased, note=_without_flags(stored.note))
             )
             bodies.append({**params, "seq": seq, "to_body": row["body"], "to_note": row["note"]})
-            remaining[erasure.owner, space_scope(erasure.name), str(seq)] = contents.build_content(ENVELOPE, row)
+            remaining[erasure.owner, space_scope(erasure.name), str(seq)] = record_content.build_content(ENVELOPE, row)
     if bodies:
         yield Execute(_BUMP_VERSION, params)
         yield Execute(_ERASE, bodies)
         text_ids = [text_id(body["seq"]) for body in bodies]
         yield from search.delete_texts(erasure.owner, space_scope(erasure.name), text_ids)
-        removed = [record.RemovedContent(owner, scope, ENVELOPE, subject) for owner, scope, subject in remaining]
-        yield from record.record_removals(erasure.recording, erasure.at_ms, "erased", removed, remaining)
+        removed = [record_write.RemovedContent(owner, scope, ENVELOPE, subject) for owner, scope, subject in remaining]
+        yield from record_write.record_removals(erasure.recording, erasure.at_ms, "erased", removed, remaining)
     return len(bodies)
 
 
@@ -302,8 +302,8 @@ def _remove(params: Params) -> Operation[int]:
     text_ids = [text_id(row[0]) for row in rows]
     owner, scope = params["for_owner"], space_scope(params["for_name"])
     yield from search.delete_texts(owner, scope, text_ids)
-    yield from record.record_removals_of(
-        params, [record.RemovedContent(owner, scope, ENVELOPE, str(row[0])) for row in rows]
+    yield from record_write.record_removals_of(
+        params, [record_write.RemovedContent(owner, scope, ENVELOPE, str(row[0])) for row in rows]
     )
     return len(text_ids)
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from ..errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo, ErrorKind, PellucidError, RequestError
 from ..telemetry import log
-from ..text import truncate
+from ..unicode import truncate
 
 RECOVERY_SECONDS = 1.0
 """Seconds without a failure, after which an answer means that it answers again: a database that does every other thing

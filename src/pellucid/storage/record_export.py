@@ -18,9 +18,9 @@ import sqlalchemy as sa
 from ..record import Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
 from ..record.keys import decode_checkpoint
 from ..record.lines import content_fields
-from . import contents, tables
-from .contents import ENVELOPE, ITEM, RESPONSE, as_bytes
-from .record import decode_more
+from . import record_content, tables
+from .record_content import ENVELOPE, ITEM, RESPONSE, as_bytes
+from .record_write import decode_more
 from .responses import UNFINISHED
 from .statement import COMMIT, SNAPSHOT, Execute, Operation, Params, Row, Statement, param
 
@@ -138,7 +138,7 @@ def _write_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
     """Each with its entries; also one of which it is not kept where it ends."""
     after, last = _START, None
     while rows := (yield Execute(_ENTRIES, {**selection, **after, "most": ENTRIES_PER_PAGE})):
-        entry_contents = yield from contents.read_contents([row[:_ENTRY_WIDTH] for row in rows])
+        entry_contents = yield from record_content.read_contents([row[:_ENTRY_WIDTH] for row in rows])
         for row, content in zip(rows, entry_contents, strict=True):
             if row[:2] != last:
                 last = row[:2]

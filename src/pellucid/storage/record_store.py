@@ -14,11 +14,11 @@ import sqlalchemy as sa
 
 from ..record import Begin, ChainHead, KeyLine, Line, Recording, Signer, canonical_json
 from ..record.lines import FORMAT
-from . import chats, conversations, envelopes, record, record_export, responses, tables
-from .contents import ENVELOPE, ITEM, RESPONSE
+from . import chats, conversations, envelopes, record_export, record_write, responses, tables
 from .errors import StoreError
 from .names import is_storable, return_if_unstorable
-from .record import SigningResult, to_milliseconds
+from .record_content import ENVELOPE, ITEM, RESPONSE
+from .record_write import SigningResult, to_milliseconds
 from .statement import BulkOperation, Database, Execute, Operation, Params, Statement, for_each, json_list, param
 
 SUBJECTS_PER_STEP = 200
@@ -76,7 +76,7 @@ def _erase_conversation(params: Params) -> Operation[None]:
     yield from conversations.delete(removal)
 
 
-_SIGN_EACH, _ACCEPT_EACH = for_each(record.sign_chains), for_each(record.accept_chains)
+_SIGN_EACH, _ACCEPT_EACH = for_each(record_write.sign_chains), for_each(record_write.accept_chains)
 _ERASE_EACH, _ERASE_CONVERSATION_EACH = for_each(_erase), for_each(_erase_conversation)
 
 
@@ -100,7 +100,7 @@ class RecordStore:
         if signer is None:
             raise ValueError("a checkpoint needs a key to sign it with")
         self.recording.unsigned_count = 0
-        if not await self._database.read(record.has_unsigned, None):
+        if not await self._database.read(record_write.has_unsigned, None):
             return SigningResult(0, 0)
         return await self._in_steps(_SIGN_EACH, {"signer": signer})
 
@@ -157,7 +157,7 @@ class RecordStore:
     @return_if_unstorable(None)
     async def head(self, owner: str, scope: str) -> ChainHead | None:
         """How far the chain of a scope has come: the number and hash of its newest entry. None: there is none."""
-        return await self._database.read(record.get_head, {"for_owner": owner, "for_scope": scope})
+        return await self._database.read(record_write.get_head, {"for_owner": owner, "for_scope": scope})
 
     @return_if_unstorable(())
     async def owners_of(self, scope: str) -> tuple[str, ...]:

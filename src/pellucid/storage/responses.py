@@ -27,11 +27,11 @@ from msgspec.structs import replace
 
 from ..errors import RequestError
 from ..record import Recording
-from . import contents, record, search, tables
-from .contents import RESPONSE
+from . import record_content, record_write, search, tables
 from .conversations import ConversationEntry, add_entries, append_params
 from .errors import AlreadyStored, PreviousResponseGone
 from .names import check_names, return_if_unstorable
+from .record_content import RESPONSE
 from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param, raw_sql
 
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -274,7 +274,7 @@ def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
         yield Execute(_INSERT_ITEM, item_rows)
     if extensions := [_extension_params(new) for new in new_responses if new.response.previous_id is not None]:
         yield Execute(_EXTEND_EXPIRY, extensions)
-    record_entries: list[record.NewEntry] = []
+    record_entries: list[record_write.NewEntry] = []
     for new in new_responses:
         response = new.response
         if response.is_finished:
@@ -285,15 +285,17 @@ def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
                 append_params(*conversation_key, new.entries, response.expires_at, new.now)
             )
     if record_entries:
-        yield from record.append_entries(
-            new_responses[0].recording, record.to_milliseconds(max(new.now for new in new_responses)), record_entries
+        yield from record_write.append_entries(
+            new_responses[0].recording,
+            record_write.to_milliseconds(max(new.now for new in new_responses)),
+            record_entries,
         )
 
 
-def _record_entry(response: StoredResponse) -> record.NewEntry:
-    scope = contents.response_scope(response.id, response.conversation_id)
-    content = contents.build_content(RESPONSE, {name: getattr(response, name) for name in _RECORDED})
-    return record.NewEntry(response.owner, scope, RESPONSE, response.id, content)
+def _record_entry(response: StoredResponse) -> record_write.NewEntry:
+    scope = record_content.response_scope(response.id, response.conversation_id)
+    content = record_content.build_content(RESPONSE, {name: getattr(response, name) for name in _RECORDED})
+    return record_write.NewEntry(response.owner, scope, RESPONSE, response.id, content)
 
 
 def _extension_params(new: NewResponse) -> Params:
@@ -377,9 +379,9 @@ def delete(params: Params) -> Operation[bool]:
     if (chat := rows[0][0]) is not None:
         for statement in DELETE_EMPTY_CHAT:
             yield Execute(statement, {**params, "for_id": chat})
-    scope = contents.response_scope(params["for_id"], chat)
-    yield from record.record_removals_of(
-        params, [record.RemovedContent(params["for_owner"], scope, RESPONSE, params["for_id"])]
+    scope = record_content.response_scope(params["for_id"], chat)
+    yield from record_write.record_removals_of(
+        params, [record_write.RemovedContent(params["for_owner"], scope, RESPONSE, params["for_id"])]
     )
     return True
 
@@ -545,7 +547,7 @@ def _item_ids_json(new: NewResponse) -> str | None:
 
 
 _FIELDS = [*RESPONSE_COLUMNS, *_BODY_COLUMNS, "log"]
-_RECORDED = [name for names in contents.RECORDED_COLUMNS[RESPONSE] for name in names]
+_RECORDED = [name for names in record_content.RECORDED_COLUMNS[RESPONSE] for name in names]
 _BACKGROUND = _FIELDS.index("background")
 _IMMUTABLE_FIELDS = [name for name in _FIELDS if name != "expires_at"]
 """What stays as it was put, whatever goes on from it."""

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ..text import replace_surrogates
+from ..unicode import replace_surrogates
 from . import tables
 from .statement import Execute, Operation, Params, Statement, param
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from ..envelopes.reasoning import NameSet
 from ..errors import RequestError
 from ..record import Recording
-from . import appends, envelopes, links, rooms, search, walks
+from . import appends, correlation, envelopes, index_scans, search, space_rows
 from .appends import Append, SpaceHead
 from .envelopes import StoredEnvelope
 from .errors import AlreadyStored, SpaceNotFound
+from .index_scans import LogQuery
 from .names import check_names, is_storable, return_if_unstorable
-from .portions import EnvelopePage
-from .record import to_milliseconds
-from .rooms import StoredParticipant, StoredSpace
+from .paging import EnvelopePage
+from .record_write import to_milliseconds
+from .space_rows import StoredParticipant, StoredSpace
 from .statement import Database
-from .walks import LogQuery
 
 ENVELOPES_PER_STEP = 100
 """So many envelopes are taken away in one transaction."""
@@ -45,11 +45,11 @@ class Spaces:
         check_names(owner=space.owner, name=space.name)
         write = _space_write(space, participants)
         try:
-            return _space_or_raise(await self._database.write(rooms.put, write))
+            return _space_or_raise(await self._database.write(space_rows.put, write))
         except AlreadyStored:
             # Perhaps another replica made it at this moment, or it was removed and something of it is left.
             await self.sweep(space.name)
-            return _space_or_raise(await self._database.write(rooms.put, write))
+            return _space_or_raise(await self._database.write(space_rows.put, write))
 
     async def add(self, owner: str, name: str, participants: Sequence[StoredParticipant]) -> StoredSpace:
         """More participants. Raises `AlreadyStored` for an id (or a token) that is there, `SpaceNotFound` if there is no
@@ -57,44 +57,44 @@ class Spaces:
         if not (is_storable(owner) and is_storable(name)):
             raise SpaceNotFound(name)
         space = StoredSpace(owner=owner, name=name, created_at=0.0, settings=b"")
-        return _space_or_raise(await self._database.write(rooms.add, _space_write(space, participants)))
+        return _space_or_raise(await self._database.write(space_rows.add, _space_write(space, participants)))
 
     @return_if_unstorable(None)
     async def get(self, name: str) -> StoredSpace | None:
-        return await self._database.read(rooms.get, {"for_name": name})
+        return await self._database.read(space_rows.get, {"for_name": name})
 
     @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredSpace, ...]:
         """By name; those of one owner, or all."""
-        return await self._database.read(rooms.list_spaces, {"for_owner": owner})
+        return await self._database.read(space_rows.list_spaces, {"for_owner": owner})
 
     @return_if_unstorable(())
     async def participants(self, owner: str, name: str) -> tuple[StoredParticipant, ...]:
         """By id."""
-        return await self._database.read(rooms.get_participants, rooms.space_params(owner, name))
+        return await self._database.read(space_rows.get_participants, space_rows.space_params(owner, name))
 
     async def find_by_token(self, token_hash: bytes) -> tuple[tuple[StoredSpace, StoredParticipant], ...]:
         """Whom a token names, in every space where it names somebody."""
-        return await self._database.read(rooms.find_by_token, {"token_hash": token_hash})
+        return await self._database.read(space_rows.find_by_token, {"token_hash": token_hash})
 
     @return_if_unstorable(False)
     async def remove(self, owner: str, name: str) -> bool:
         """With all that was said. Whether there was one. It is gone at once, and what is in it when this returns."""
         is_removed = await self._database.write(
-            rooms.mark_removed, {**rooms.space_params(owner, name), "now": self._clock()}
+            space_rows.mark_removed, {**space_rows.space_params(owner, name), "now": self._clock()}
         )
         await self._finish_removal(owner, name)
         return is_removed
 
     async def sweep(self, name: str | None = None) -> None:
         """Finish what a removal left that was broken off: of this space, or of all."""
-        for owner, removed_name in await self._database.read(rooms.removed_spaces, None):
+        for owner, removed_name in await self._database.read(space_rows.removed_spaces, None):
             if name in (None, removed_name):
                 await self._finish_removal(owner, removed_name)
 
     @return_if_unstorable(None)
     async def head(self, owner: str, name: str) -> SpaceHead | None:
-        return await self._database.read(appends.get_head, rooms.space_params(owner, name))
+        return await self._database.read(appends.get_head, space_rows.space_params(owner, name))
 
     async def append(self, append: Append) -> SpaceHead:
         """Append it, and say where the space is now. Raises `AppendConflict` (with `.head`, `.version`) if the space was
@@ -135,12 +135,12 @@ class Spaces:
             kinds=kinds,
             within=within,
         )
-        return await self._database.read(walks.read_log, log_query) if log_query.is_possible else EnvelopePage()
+        return await self._database.read(index_scans.read_log, log_query) if log_query.is_possible else EnvelopePage()
 
     @return_if_unstorable(None)
     async def get_envelope(self, owner: str, name: str, seq: int) -> StoredEnvelope | None:
         return await self._database.read(
-            envelopes.get_envelope, {**rooms.space_params(owner, name), "seq": envelopes.seq_or_zero(seq)}
+            envelopes.get_envelope, {**space_rows.space_params(owner, name), "seq": envelopes.seq_or_zero(seq)}
         )
 
     @return_if_unstorable(None)
@@ -149,7 +149,7 @@ class Spaces:
     ) -> StoredEnvelope | None:
         """The newest with this id, of this sender if one is named, and below the seq `before`."""
         last = envelopes.MAX_SEQ
-        params = {**rooms.space_params(owner, name), "for_id": id, "sender": sender}
+        params = {**space_rows.space_params(owner, name), "for_id": id, "sender": sender}
         return await self._database.read(
             envelopes.get_envelope_by_id, {**params, "before": last if before is None else max(0, min(before, last))}
         )
@@ -161,7 +161,7 @@ class Spaces:
         if not ids or not (is_storable(owner) and is_storable(name)):
             return EnvelopePage()
         return await self._database.read(
-            links.find_correlated, links.CorrelationQuery(owner, name, tuple(ids), after, limit)
+            correlation.find_correlated, correlation.CorrelationQuery(owner, name, tuple(ids), after, limit)
         )
 
     async def find_openers(
@@ -178,14 +178,14 @@ class Spaces:
         if not (is_storable(owner) and is_storable(name)):
             return EnvelopePage()
         return await self._database.read(
-            links.find_openers, links.OpenersQuery(owner, name, after, before, limit, newest)
+            correlation.find_openers, correlation.OpenersQuery(owner, name, after, before, limit, newest)
         )
 
     @return_if_unstorable(1)
     async def first_seq_since(self, owner: str, name: str, at_ms: int) -> int:
         """The seq of the first envelope that was taken then or later; head + 1 if there is none."""
         return await self._database.read(
-            envelopes.first_seq_since, {**rooms.space_params(owner, name), "at": min(at_ms, _MAX_TIME_MS)}
+            envelopes.first_seq_since, {**space_rows.space_params(owner, name), "at": min(at_ms, _MAX_TIME_MS)}
         )
 
     async def existing_names(self, owner: str, name: str, names: NameSet) -> NameSet:
@@ -218,12 +218,12 @@ class Spaces:
             within=within,
             query=search.replace_unstorable(query),
         )
-        return await self._database.read(walks.search_log, log_query) if log_query.is_possible else EnvelopePage()
+        return await self._database.read(index_scans.search_log, log_query) if log_query.is_possible else EnvelopePage()
 
     @return_if_unstorable(None)
     async def state(self, owner: str, name: str) -> tuple[int, bytes] | None:
         """The seq as of which the newest snapshot is, and the snapshot."""
-        return await self._database.read(appends.get_state, rooms.space_params(owner, name))
+        return await self._database.read(appends.get_state, space_rows.space_params(owner, name))
 
     @return_if_unstorable(0)
     async def erase(self, owner: str, name: str, seqs: Sequence[int], *, at_ms: int) -> int:
@@ -241,18 +241,18 @@ class Spaces:
         return erased_count
 
     async def _finish_removal(self, owner: str, name: str) -> None:
-        params = rooms.space_params(owner, name)
+        params = space_rows.space_params(owner, name)
         removal = {**params, "most": ENVELOPES_PER_STEP, "now": self._clock(), "recording": self._recording}
         while await self._database.write(envelopes.remove, removal):
             pass
-        while await self._database.write(links.remove, {**params, "most": ENVELOPES_PER_STEP}):
+        while await self._database.write(correlation.remove, {**params, "most": ENVELOPES_PER_STEP}):
             pass
-        await self._database.write(rooms.delete_row, params)
+        await self._database.write(space_rows.delete_row, params)
 
 
-def _space_write(space: StoredSpace, participants: Sequence[StoredParticipant]) -> rooms.SpaceWrite:
+def _space_write(space: StoredSpace, participants: Sequence[StoredParticipant]) -> space_rows.SpaceWrite:
     check_names(**{f"participants[{place}].id": one.id for place, one in enumerate(participants)})
-    return rooms.SpaceWrite(space, tuple(participants))
+    return space_rows.SpaceWrite(space, tuple(participants))
 
 
 def _space_or_raise(answer: StoredSpace | RequestError | AlreadyStored) -> StoredSpace:

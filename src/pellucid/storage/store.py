@@ -16,12 +16,12 @@ from sqlalchemy.exc import ArgumentError
 
 from ..errors import ConfigError
 from ..record import Recording
-from . import contents, record, search, tables
+from . import record_content, record_write, search, tables
 from .chats import Chats
-from .contents import ITEM, RESPONSE
 from .conversations import Conversations
 from .keys import Keys
 from .names import return_if_unstorable
+from .record_content import ITEM, RESPONSE
 from .record_store import RecordStore
 from .responses import DELETE_DEPENDENTS, DELETE_EMPTY_CHAT, Responses
 from .spaces import Spaces
@@ -64,17 +64,17 @@ def _delete(deletions: list[tuple[sa.Table, Statement]], params: Params) -> Oper
         if chats := {(owner, chat) for owner, _, chat in rows if chat is not None}:
             for statement in DELETE_EMPTY_CHAT:
                 yield Execute(statement, [{"for_owner": owner, "for_id": chat} for owner, chat in sorted(chats)])
-        yield from record.record_removals_of(params, _removed_contents(table, rows))
+        yield from record_write.record_removals_of(params, _removed_contents(table, rows))
         deleted_count += len(rows)
     return deleted_count
 
 
-def _removed_contents(table: sa.Table, rows: list[Row]) -> Iterator[record.RemovedContent]:
+def _removed_contents(table: sa.Table, rows: list[Row]) -> Iterator[record_write.RemovedContent]:
     for owner, id, chat in rows:
         if table is _R:
-            yield record.RemovedContent(owner, contents.response_scope(id, chat), RESPONSE, id)
+            yield record_write.RemovedContent(owner, record_content.response_scope(id, chat), RESPONSE, id)
         elif table is _C:
-            yield record.RemovedContent(owner, contents.conversation_scope(id), ITEM, None)
+            yield record_write.RemovedContent(owner, record_content.conversation_scope(id), ITEM, None)
 
 
 def _expire(params: Params) -> Operation[int]:

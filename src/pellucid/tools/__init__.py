@@ -1,6 +1,5 @@
 """What a model may call, as the model is told of it and as it is called: functions, and tools of MCP servers."""
 
-from .calling import ExecutionOptions, FailureCounter, Toolset, call_tools
 from .context import RunContext
 from .deferred import (
     ApprovalRequired,
@@ -13,9 +12,10 @@ from .deferred import (
     ToolDenied,
     deferred_event,
 )
-from .functions import ModelRetry, Tool, TypeAdapter, type_adapter
+from .execution import ExecutionOptions, FailureCounter, Toolset, call_tools
+from .function_tool import ModelRetry, Tool, TypeAdapter, type_adapter
 from .protocol import AnyTool, ToolFailed
-from .serving import ServerToolset, collect_tools, load_tools
+from .server_toolset import ServerToolset, collect_tools, load_tools
 
 __all__ = [
     "AnyTool",

@@ -281,7 +281,7 @@ class MCPServer:
 
     def _connection_error(self, error: Exception, problem: str) -> PellucidError:
         if self._url is not None:
-            from ..egress.httpx import cause_of
+            from ..egress.httpx_transport import cause_of
 
             if (egress_error := cause_of(error)) is not None:
                 return egress_error

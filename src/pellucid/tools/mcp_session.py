@@ -147,7 +147,7 @@ async def http_streams(
     """A server elsewhere, over streamable HTTP."""
     import httpx2
 
-    from ..egress.httpx import EgressTransport
+    from ..egress.httpx_transport import EgressTransport
 
     async with (
         httpx2.AsyncClient(

@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import ErrorInfo, ModelError
-from .connecting import ConnectError, Lookup
 from .connection import Connection
+from .connector import ConnectError, Lookup
 from .errors import (
     DisconnectError,
     InvalidResponse,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from time import monotonic
 
-from .connecting import Connector, Lookup
 from .connection import Connection
+from .connector import Connector, Lookup
 from .request import Endpoint
 
 _SWEEP_SECONDS = 10.0

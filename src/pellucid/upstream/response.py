@@ -18,7 +18,7 @@ from typing import Protocol
 
 from ..errors import ErrorInfo
 from .connection import Connection
-from .decoding import DecodingReceiver, PausableSource, is_decodable
+from .decompression import DecodingReceiver, PausableSource, is_decodable
 from .errors import truncated_error
 from .limits import Limits, Watchdog
 from .parsing import Headers, ResponseHead

@@ -14,9 +14,9 @@ The rules, which `docs/views.md` explains:
 """
 
 from ..parts import VIEWS, View
-from .reader import Viewer, parse_view, resolve_view, stricter
-from .stream import Redactor
+from .redactor import Redactor
 from .values import redact_error, redact_messages, redact_response, redact_usage
+from .viewer import Viewer, parse_view, resolve_view, stricter
 
 __all__ = [
     "VIEWS",

@@ -31,7 +31,7 @@ from ..parts import (
     Usage,
 )
 from .fields import STRUCT_REDACTORS, struct_redactor
-from .reader import Viewer, ViewRule
+from .viewer import Viewer, ViewRule
 
 _Predicate: TypeAlias = Callable[[Any, ViewRule], bool]
 

@@ -34,12 +34,12 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.toolsets import ExternalToolset
 
 from ... import parts as ours
-from ...agent.starting import RunInput, name_conflict
+from ...agent.run_input import RunInput, name_conflict
 from ...emit import Emitter
 from ...errors import ErrorInfo, ErrorKind, ModelError, RequestError
 from ...events import ModelEvent, SideEvent
 from ...models import ModelEventReceiver, ModelStream
-from ...providers.faults import as_code
+from ...providers.errors import as_code
 from ...run import Minter
 from ...runs import Batch, LiveRun, Stage
 from ...settings import ModelCall

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import msgspec
 
 from ...errors import RequestError
-from ...text import truncate
+from ...unicode import truncate
 from .events import TYPE_OF
 from .messages import PROTOCOL_VERSION
 

@@ -35,6 +35,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
     Event,
@@ -49,9 +50,8 @@ from ...events import (
     SideEvent,
 )
 from ...framing import sse_event
-from ...growing import TEXT_FIELD
 from ...parts import RefusalPart, Text, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, UserContent
-from ...text import json_safe, replace_surrogates
+from ...unicode import json_safe, replace_surrogates
 from . import events as e
 from .chunks import chunked
 from .dialects import DIALECTS, Dialect, DialectName

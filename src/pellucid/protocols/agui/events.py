@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from ...errors import RequestError
 from ...events import SideEvent
-from ...text import json_safe
+from ...unicode import json_safe
 from .messages import NAMESPACE, ContentPart, Interrupt, Message, Metadata, RunAgentInput, TokenUsage
 
 Milliseconds: TypeAlias = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]

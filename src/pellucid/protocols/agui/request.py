@@ -22,9 +22,9 @@ from msgspec.structs import replace
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelResponse, SealedPart, View
 from ...settings import Effort, ModelCall, ModelSettings, ToolDefinition
-from ...text import truncate
+from ...unicode import truncate
 from ..decoding import check_depth, decode
-from ..functions import merge_tools
+from ..tool_choice import merge_tools
 from . import messages as m
 from .dialects import Dialect, DialectName, dialect_for, dialect_of
 from .history import history_of, sealed_in

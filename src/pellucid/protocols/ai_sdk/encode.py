@@ -36,6 +36,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
     Event,
@@ -48,7 +49,6 @@ from ...events import (
     ResponseStartEvent,
     RunEndEvent,
 )
-from ...growing import TEXT_FIELD
 from ...parts import (
     BuiltinToolCallPart,
     BuiltinToolReturnPart,
@@ -62,8 +62,8 @@ from ...parts import (
     ToolReturnPart,
     Usage,
 )
-from ...text import json_safe, replace_surrogates
-from .. import beside
+from ...unicode import json_safe, replace_surrogates
+from .. import text_metadata
 from . import chunks as c
 from .chunks import OURS, FinishReason
 
@@ -294,7 +294,7 @@ class Encoder:
                 finish(self, event.part, self._item)
 
     def _text_end(self, part: TextPart, item: _Item) -> None:
-        for one in beside.citations(part.annotations or []):
+        for one in text_metadata.citations(part.annotations or []):
             if one.url not in self._sources:
                 self._sources.add(one.url)
                 source = f"source_{len(self._sources)}_{self._message_id}"

@@ -48,7 +48,7 @@ from ...parts import (
     Video,
     json_text,
 )
-from ...text import truncate
+from ...unicode import truncate
 from ..decoding import convert
 from .chunks import OURS, Mark, mark_of
 

@@ -22,7 +22,7 @@ from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, ToolDefinition
 from ..decoding import convert, read_json
-from ..functions import merge_tools
+from ..tool_choice import merge_tools
 from .encode import Encoder
 from .messages import UIMessage, history_of, sealed_at
 

@@ -31,7 +31,7 @@ from ...parts import (
     ToolCallPartDelta,
     ToolReturnPart,
 )
-from ...text import replace_surrogates
+from ...unicode import replace_surrogates
 from . import frames as f
 from . import types as t
 

@@ -26,10 +26,10 @@ from msgspec import UNSET
 
 from ...events import Event, PartDeltaEvent, SideEvent
 from ...parts import View
-from ...text import json_safe, replace_surrogates
+from ...unicode import json_safe, replace_surrogates
 from . import frames as f
 from . import types as t
-from .account import AnswerBuilder, OpenText
+from .answer_builder import AnswerBuilder, OpenText
 from .frames import message_started
 from .types import question_id
 

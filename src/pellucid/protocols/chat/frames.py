@@ -15,7 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from ...errors import CONVERSATION_BUSY, CONVERSATION_MOVED, ErrorInfo
 from ...parts import View
-from ...text import replace_surrogates
+from ...unicode import replace_surrogates
 from ..errors import STATUSES
 from .types import Answer
 

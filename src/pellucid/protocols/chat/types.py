@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from ...errors import RequestError
 from ...parts import View
-from ...text import truncate
+from ...unicode import truncate
 
 """In what form reasoning is told, from most to least."""
 

@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from . import frames as f
 from . import types as t
-from .account import PARAGRAPH_BREAK
+from .answer_builder import PARAGRAPH_BREAK
 
 RULES: dict[str, str] = {
     "frame": "a frame is `id: N`, `event: NAME` and one line of JSON, whose type is NAME; N counts from 0",

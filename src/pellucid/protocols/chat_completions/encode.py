@@ -34,6 +34,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
     Event,
@@ -45,10 +46,9 @@ from ...events import (
     PartStartEvent,
     RunEndEvent,
 )
-from ...growing import TEXT_FIELD
 from ...parts import ModelResponsePart, RefusalPart, TextPart, ThinkingPart, ToolCallPart, Usage
-from ...text import replace_surrogates
-from .. import beside
+from ...unicode import replace_surrogates
+from .. import text_metadata
 from . import types as t
 from .types import error_payload
 
@@ -61,7 +61,7 @@ def logprobs(raw: list[dict[str, Any]]) -> list[t.ChatLogProb]:
             bytes=token.bytes,
             top_logprobs=[t.ChatTopLogProb(top.token, top.logprob, top.bytes) for top in token.top_logprobs],
         )
-        for token in beside.token_logprobs(raw)
+        for token in text_metadata.token_logprobs(raw)
     ]
 
 
@@ -73,7 +73,7 @@ def citations(raw: list[dict[str, Any]], offset: int) -> list[t.ChatAnnotation]:
                 citation.url, citation.title, _shifted(citation.start, offset), _shifted(citation.end, offset)
             )
         )
-        for citation in beside.citations(raw)
+        for citation in text_metadata.citations(raw)
     ]
 
 

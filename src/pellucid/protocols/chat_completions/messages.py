@@ -43,7 +43,7 @@ from ...parts import (
     UserPromptPart,
     Video,
 )
-from ...text import truncate
+from ...unicode import truncate
 from . import types as t
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from ...errors import RequestError
 from ...parts import ModelMessage, SealedPart, View
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition
-from ...text import truncate
+from ...unicode import truncate
 from ..decoding import check_depth, decode, requested_settings
-from ..functions import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
+from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .encode import Encoder
 from .messages import messages_of

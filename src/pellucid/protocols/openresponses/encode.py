@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ...accumulator import TEXT_FIELD
 from ...errors import ErrorInfo
 from ...events import (
     Event,
@@ -34,7 +35,6 @@ from ...events import (
     RunEndEvent,
 )
 from ...framing import sse_event
-from ...growing import TEXT_FIELD
 from ...parts import (
     Image,
     ModelResponsePart,
@@ -48,8 +48,8 @@ from ...parts import (
     Usage,
     UserContent,
 )
-from ...text import json_safe, replace_surrogates
-from .. import beside
+from ...unicode import json_safe, replace_surrogates
+from .. import text_metadata
 from ..errors import status_of
 from . import types as t
 from .types import error_payload
@@ -457,7 +457,7 @@ def _logprobs(raw: list[dict[str, Any]]) -> list[t.LogProb]:
                 t.TopLogProb(token=top.token, logprob=top.logprob, bytes=top.bytes) for top in token.top_logprobs
             ],
         )
-        for token in beside.token_logprobs(raw)
+        for token in text_metadata.token_logprobs(raw)
     ]
 
 
@@ -466,7 +466,7 @@ def _citations(raw: list[dict[str, Any]]) -> list[t.UrlCitation]:
         t.UrlCitation(
             url=citation.url, title=citation.title, start_index=citation.start or 0, end_index=citation.end or 0
         )
-        for citation in beside.citations(raw)
+        for citation in text_metadata.citations(raw)
     ]
 
 

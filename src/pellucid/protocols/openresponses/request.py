@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ...errors import RequestError
 from ...parts import ModelMessage, ModelRequest, SealedPart, SystemPromptPart
 from ...settings import ModelCall, ModelSettings, OutputFormat, ToolChoice, ToolDefinition, nearest_effort
-from ...text import truncate
+from ...unicode import truncate
 from ..decoding import check_depth, convert, echoed_settings, read_json, requested_settings
-from ..functions import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
+from ..tool_choice import choose_from_all, merge_tools, reject_choice, require_tool, restrict_tools
 from . import types as t
 from .items import ReferenceContext, messages_of
 

@@ -19,8 +19,8 @@ import msgspec
 
 from ...emit import Emitter, Key
 from ...parts import CompactionPart, Form, OpaquePart
-from ..fitting import decode_lenient_json, lenient_struct_decoder
 from ..frame_template import SkipRule
+from ..lenient_json import decode_lenient_json, lenient_struct_decoder
 from .server_tools import (
     call_part,
     extra_fields,

@@ -21,11 +21,11 @@ from typing import Any
 
 from ...errors import ErrorInfo
 from ...parts import FinishReason, Form, Origin, Usage
-from ..answer import EventFrames, StreamDecoder, WireReader
-from ..faults import error_from_value
-from ..fitting import decode_lenient_json, dict_of, int_of
+from ..errors import error_from_value
 from ..frame_template import VaryingValue
+from ..lenient_json import decode_lenient_json, dict_of, int_of
 from ..profile import Profile
+from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 from .blocks import AnswerContext, Block, Delta, Frame, open_block, read_frame
 
 FINISH_REASONS: dict[str, FinishReason] = {

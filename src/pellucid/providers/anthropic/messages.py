@@ -35,8 +35,8 @@ from ...parts import (
     UserPromptPart,
 )
 from .. import history
-from ..functions import arguments_object
 from ..profile import Profile
+from ..tool_schema import arguments_object
 from .blocks import REDACTED
 from .content import content_blocks
 from .server_tools import call_block, result_block

@@ -13,9 +13,9 @@ from typing import Any
 from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolReturnPart, FilePart, OpaquePart, json_text
-from ..fitting import dict_of
+from ..lenient_json import dict_of
 from ..profile import Profile
-from ..tagged import tag_family
+from ..tagged_text import tag_family
 from .chunk import Delta, dicts_of, text_of
 from .media import join_base64, redacted_signature
 

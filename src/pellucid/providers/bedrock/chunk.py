@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ..fitting import DECODE_ERRORS
+from ..lenient_json import DECODE_ERRORS
 
 
 class ReasoningContent(msgspec.Struct, gc=False, rename="camel"):

@@ -15,12 +15,12 @@ from ...errors import ErrorInfo
 from ...framing.eventstream import DEFAULT_MAX_PAYLOAD_BYTES, EventStreamDecoder, EventStreamMessage, HeaderValue
 from ...framing.sse import SSE
 from ...parts import FinishReason, Origin, Usage
-from ..answer import Body, Frame, StreamDecoder, WireReader
-from ..fitting import decode_lenient_json, decode_lenient_object, dict_of, int_of
+from ..lenient_json import decode_lenient_json, decode_lenient_object, dict_of, int_of
 from ..profile import Profile
+from ..stream_decoder import Body, Frame, StreamDecoder, WireReader
 from .blocks import Blocks
 from .chunk import dicts_of, index_of, read_delta, text_of
-from .wrong import TRUNCATED, error_from_body, error_from_message, unreadable_output_error, wrong_format_error
+from .errors import TRUNCATED, error_from_body, error_from_message, unreadable_output_error, wrong_format_error
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "end_turn": "stop",

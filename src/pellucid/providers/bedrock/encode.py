@@ -47,11 +47,11 @@ from ...parts import (
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
 from ..effort import is_thinking_off
-from ..fitting import DECODE_ERRORS
-from ..functions import offered_tools
+from ..lenient_json import DECODE_ERRORS
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings
-from ..tagged import with_markers
+from ..tagged_text import with_markers
+from ..tool_schema import offered_tools
 from .media import ContentEncoder, redacted_content
 from .thinking import THINKING_FIELDS, claim_thinking, enables_thinking, thinking_fields
 

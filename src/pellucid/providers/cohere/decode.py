@@ -23,11 +23,11 @@ import msgspec
 from ...emit import Key
 from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
-from ..answer import EventFrames, StreamDecoder, WireReader
-from ..faults import error_from_value
-from ..fitting import convert_leniently, decode_lenient_json, lenient_struct_decoder
+from ..errors import error_from_value
 from ..frame_template import SkipRule
+from ..lenient_json import convert_leniently, decode_lenient_json, lenient_struct_decoder
 from ..profile import Profile
+from ..stream_decoder import EventFrames, StreamDecoder, WireReader
 
 
 class Message(msgspec.Struct, gc=False):

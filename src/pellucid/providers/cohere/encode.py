@@ -13,10 +13,10 @@ from ...parts import (
 from ...settings import ModelCall, OutputFormat
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, user_message
 from ..effort import is_thinking_off
-from ..functions import function_tool, offered_tools
 from ..media import unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
+from ..tool_schema import function_tool, offered_tools
 from .decode import TOOL_PLAN
 
 _PATHS = {

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from ...parts import Usage, json_text
-from ..fitting import DECODE_ERRORS, convert_leniently, decode_lenient_object
+from ..lenient_json import DECODE_ERRORS, convert_leniently, decode_lenient_object
 
 Object = dict[str, Any]
 

@@ -45,8 +45,8 @@ from ...parts import (
 )
 from ...settings import ModelCall
 from .. import history
-from ..functions import arguments_object
 from ..profile import Profile
+from ..tool_schema import arguments_object
 from .decode import TOOL_NAMES, UNNAMED_TOOL
 from .grounding import METADATA_ID_PREFIX
 

@@ -24,11 +24,11 @@ from ...errors import ErrorInfo, ErrorKind
 from ...framing.json_array import JSONArrayDecoder
 from ...framing.sse import DEFAULT_MAX_BYTES, SSE
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, OpaquePart, Origin
-from ...text import TextBuffer
-from ..answer import EventFrames, Frame, StreamDecoder, WireReader
-from ..faults import TURN_FAILED, as_code, error_from_value
+from ...unicode import TextBuffer
+from ..errors import TURN_FAILED, as_code, error_from_value
 from ..frame_template import NUMBER, SkipRule, varying_value
 from ..profile import Profile
+from ..stream_decoder import EventFrames, Frame, StreamDecoder, WireReader
 from . import grounding
 from .chunk import Candidate, Chunk, Object, Part, PartialCall, native_part, read_chunk, read_usage, to_snake_case
 from .interactions import InteractionsReader, is_interaction

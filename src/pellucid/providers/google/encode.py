@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from ...parts import Origin
 from ...settings import ModelCall, OutputFormat
-from ..functions import offered_tools
 from ..profile import Profile
 from ..setting_fields import HEADER, Body, SettingFields, Settings
+from ..tool_schema import offered_tools
 from .contents import encode_contents, system_texts
 from .thinking import write_thinking
 

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from ...errors import ErrorInfo
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart, FilePart, FinishReason, Form, OpaquePart, Usage
-from ..faults import TURN_FAILED, error_from_value
-from ..fitting import decode_lenient_object
+from ..errors import TURN_FAILED, error_from_value
+from ..lenient_json import decode_lenient_object
 
 if TYPE_CHECKING:
-    from ..answer import WireReader
+    from ..stream_decoder import WireReader
 
 FINISH_REASONS: dict[str, FinishReason] = {
     "completed": "stop",

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from ...emit import Emitter, is_complete_json
-from ..fitting import lenient_struct_decoder
-from ..functions import arguments_text
+from ..lenient_json import lenient_struct_decoder
+from ..tool_schema import arguments_text
 
 
 class Function(msgspec.Struct, gc=False):

@@ -15,12 +15,12 @@ from typing import Any
 from ...emit import Key
 from ...errors import ErrorInfo
 from ...parts import FinishReason, OpaquePart, Origin, Usage
-from ..answer import EventFrames, StreamDecoder, WireReader
-from ..faults import error_from_value
-from ..fitting import decode_lenient_json, dict_of, int_of
+from ..errors import error_from_value
 from ..frame_template import SkipRule
+from ..lenient_json import decode_lenient_json, dict_of, int_of
 from ..profile import Profile
-from ..tagged import TEXT, TaggedText
+from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..tagged_text import TEXT, TaggedText
 from .chunk import Choice, Chunk, Delta, ToolCallReader, read_chunk
 
 FINISH_REASONS: dict[str, FinishReason] = {

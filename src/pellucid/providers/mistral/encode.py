@@ -25,11 +25,11 @@ from ...parts import (
 from ...settings import ModelCall, OutputFormat, nearest_effort
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
 from ..effort import effort_paths, is_thinking_off
-from ..functions import function_tool, offered_tools
 from ..media import unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
-from ..tagged import with_markers
+from ..tagged_text import with_markers
+from ..tool_schema import function_tool, offered_tools
 
 _PATHS = {
     "max_tokens": "max_tokens",

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from ...parts import FilePart, FinishReason, Origin, Usage
-from ..answer import LineFrames, StreamDecoder, WireReader
-from ..faults import error_from_value
-from ..fitting import decode_lenient_json, lenient_struct_decoder
+from ..errors import error_from_value
 from ..frame_template import DATE, SkipRule, varying_value
+from ..lenient_json import decode_lenient_json, lenient_struct_decoder
 from ..profile import Profile
-from ..tagged import TaggedText
+from ..stream_decoder import LineFrames, StreamDecoder, WireReader
+from ..tagged_text import TaggedText
 
 
 class Function(msgspec.Struct, gc=False):

@@ -16,9 +16,9 @@ from ...settings import ModelCall, OutputFormat, nearest_effort
 from .. import history
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest
 from ..effort import is_thinking_off
-from ..functions import arguments_object, function_tool, offered_tools
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields
+from ..tool_schema import arguments_object, function_tool, offered_tools
 
 _PATHS = {
     "max_tokens": "options.num_predict",

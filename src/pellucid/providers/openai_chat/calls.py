@@ -10,7 +10,7 @@ from typing import Any
 
 from ...emit import Emitter, Key, is_complete_json
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
-from ..functions import arguments_text
+from ..tool_schema import arguments_text
 from .chunk import ToolCall
 
 

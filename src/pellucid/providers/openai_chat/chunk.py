@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from ...parts import Usage
-from ..fitting import dict_of, int_of, lenient_struct_decoder
+from ..lenient_json import dict_of, int_of, lenient_struct_decoder
 
 
 class Function(msgspec.Struct, gc=False):

@@ -18,10 +18,10 @@ from typing import Any, Literal, Protocol
 from ... import tags
 from ...emit import Emitter, Key
 from ...parts import BuiltinToolCallPart
-from ...text import TextBuffer
+from ...unicode import TextBuffer
 from ..frame_template import SkipRule
 from ..profile import Profile
-from ..tagged import HARMONY, TEXT, TaggedText
+from ..tagged_text import HARMONY, TEXT, TaggedText
 
 
 class FragmentMerger:

@@ -10,12 +10,12 @@ from typing import Any
 
 from ...framing.sse import DEFAULT_MAX_BYTES
 from ...parts import FinishReason, OpaquePart, Origin
-from ..answer import EventFrames, StreamDecoder, WireReader
-from ..faults import error_from_value
-from ..fitting import decode_lenient_json
+from ..errors import error_from_value
 from ..frame_template import WORD, SkipRule, varying_value
+from ..lenient_json import decode_lenient_json
 from ..profile import Profile
-from ..tagged import TEXT
+from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..tagged_text import TEXT
 from .calls import ToolCallReader
 from .chunk import Choice, Chunk, Delta, ToolCall, read_chunk, read_usage
 from .content import REASONING, ContentReader, DuplicateReasoningFilter, FragmentMerger, make_content_reader

@@ -25,10 +25,10 @@ from ...settings import ModelCall, OutputFormat, ToolDefinition
 from .. import history
 from ..chat_request import AssistantMessage, ChatMessages, ChatRequest, tool_call, user_message
 from ..effort import SAMPLING, accepts_sampling, effort_paths, is_thinking_off, requested_effort
-from ..functions import offered_tools
 from ..media import data_url, input_audio, unsupported_content, url_of
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, sampling_suppressors
+from ..tool_schema import offered_tools
 from .details import details_from_parts
 
 # Settings that every server knows, and their names there.

@@ -18,15 +18,14 @@ from typing import Any
 
 from ...errors import ErrorInfo
 from ...parts import CompactionPart, FinishReason, OpaquePart, Origin
-from ..answer import EventFrames, StreamDecoder, WireReader
-from ..faults import TURN_FAILED, error_from_value
-from ..fitting import decode_lenient_json
+from ..errors import TURN_FAILED, error_from_value
 from ..frame_template import NUMBER, WORD, SkipRule, varying_value
-from ..functions import arguments_text
+from ..lenient_json import decode_lenient_json
 from ..profile import Profile
+from ..stream_decoder import EventFrames, StreamDecoder, WireReader
+from ..tool_schema import arguments_text
 from . import builtin
-from .event import Event, read_event, read_response, read_response_head, read_usage
-from .item import (
+from .item_state import (
     KIND_OF_PART,
     ROLE_OF_TYPE,
     Item,
@@ -40,6 +39,7 @@ from .item import (
     objects_in,
     text_of,
 )
+from .stream_event import Event, read_event, read_response, read_response_head, read_usage
 
 INCOMPLETE_REASONS: dict[Any, FinishReason] = {"content_filter": "content_filter"}
 """Why an answer is incomplete. Everything else is a limit of some sort: what came last is not all of it."""

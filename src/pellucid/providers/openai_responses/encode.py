@@ -9,9 +9,9 @@ from __future__ import annotations
 from ...parts import ModelMessage, ModelRequest, ModelResponse, Origin, same_origin
 from ...settings import ModelCall, OutputFormat, ToolDefinition
 from ..effort import SAMPLING, accepts_sampling, effort_paths, requested_effort
-from ..functions import offered_tools
 from ..profile import Profile
 from ..setting_fields import Body, SettingFields, Settings, SettingWrite, sampling_suppressors
+from ..tool_schema import offered_tools
 from .history_items import history_items
 
 # Settings that every server knows, and their names there.

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from ...text import did_you_mean
+from ...unicode import did_you_mean
 from .policy import Policy
 
 MIN_ENV_KEY_CHARACTERS = 24

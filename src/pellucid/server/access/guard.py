@@ -31,15 +31,15 @@ from typing import Any, Literal
 from ...parts import Usage
 from ...sealing import Keys
 from . import same_origin
-from .attempts import LoginThrottle
-from .book import KeyCache, KeyStore
 from .config import AccessConfig, is_loopback
 from .cors import Cors
 from .credentials import credential
 from .errors import AccessError, HTTPHeader, forbidden, unauthorized
 from .jwt import TokenVerifier, looks_like_token
+from .key_cache import KeyCache, KeyStore
 from .keys import KeyHasher, looks_like_key
 from .limits import RateCounter, RateLimiter, charged_tokens, has_limits
+from .login_throttle import LoginThrottle
 from .oidc import OIDCClient
 from .pepper import ensure_pepper
 from .policy import Principal

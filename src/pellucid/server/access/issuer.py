@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .backing import TIMEOUT_SECONDS
+from .backend import TIMEOUT_SECONDS
 from .config import fetch_url_mistakes
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from joserfc.jws import JWSRegistry
 
 from ...errors import ConfigError
 from ...telemetry import error_location, log
-from .backing import TIMEOUT_SECONDS, BackendUnavailable
+from .backend import TIMEOUT_SECONDS, BackendUnavailable
 from .config import JwtConfig
 from .issuer import (
     REQUEST_ERRORS,

@@ -20,7 +20,7 @@ from joserfc import jwt
 from joserfc.errors import BadSignatureError, ClaimError, ExpiredTokenError, JoseError, UnsupportedAlgorithmError
 from joserfc.jws import JWSRegistry
 
-from .backing import BackendUnavailable
+from .backend import BackendUnavailable
 from .config import AccessConfig
 from .errors import forbidden, unauthorized, unavailable
 from .issuer import Issuer

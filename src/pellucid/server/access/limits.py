@@ -22,7 +22,7 @@ from typing import Literal, Protocol
 from ...parts import Usage
 from ...relay import LimitResult
 from ...telemetry import error_location, log
-from .backing import BackendUnavailable, call_backend
+from .backend import BackendUnavailable, call_backend
 from .errors import AccessError, HTTPHeader
 from .policy import Policy, Principal
 

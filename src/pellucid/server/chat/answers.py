@@ -17,8 +17,8 @@ from ...asgi.streaming import serve_stream
 from ...errors import RequestError
 from ...protocols import ai_sdk
 from ...protocols.chat import Answer, Encoder, build_answer
-from ...runs.log import unpack_log
 from ...runs.replay import FinishedLog, LiveLog
+from ...runs.run_log import unpack_log
 from ...storage import StoredResponse
 from ...view import Redactor, View, Viewer, stricter
 from ..exchange import VIEW_HEADER, Exchange, parse_int

@@ -25,7 +25,7 @@ from ..routing import STRING, VIEW, Operation, Schema, Table, event_stream, para
 from ..services import Services
 from . import response_types
 from .answers import AnswerHandlers
-from .asking import AskHandler
+from .ask import AskHandler
 from .conversations import ConversationHandlers
 
 

@@ -32,8 +32,8 @@ from ...storage import AlreadyStored, ConversationEntry, StoredConversation
 from ...view import Redactor, View, Viewer
 from ..exchange import Exchange, new_minter
 from ..services import Services
-from .given import redact_input_items
-from .kept import item_list, max_view_of, page_params
+from .input_redaction import redact_input_items
+from .stored_responses import item_list, max_view_of, page_params
 
 MAX_ITEMS = 20
 """How many items one request may add, as OpenAI has it."""

@@ -31,7 +31,6 @@ from ...view import Redactor, redact_usage
 from ..exchange import Endpoint, Exchange, Handler, new_minter
 from ..routing import VIEW, Operation, Socket, Table, parameter
 from ..services import Services
-from .asking import ResolvedRequest, resolve_request
 from .conversations import (
     AddItems,
     Conversation,
@@ -40,9 +39,10 @@ from .conversations import (
     DeletedConversation,
     UpdateConversation,
 )
-from .header import ResponseRunHeader
-from .kept import DeletedResponse, ItemList, KeptItem, ResponseHandlers
+from .resolve import ResolvedRequest, resolve_request
+from .run_header import ResponseRunHeader
 from .socket import ResponsesSocket
+from .stored_responses import DeletedResponse, ItemList, KeptItem, ResponseHandlers
 
 EMPTY_COMPACTION = ErrorInfo(
     "model_error", "the model wrote nothing to stand for the conversation", code="empty_compaction"

@@ -35,8 +35,8 @@ from ...view import Redactor, redact_error
 from ..exchange import Exchange, new_minter
 from ..services import Services
 from ..websocket import CLOSE_NORMAL, CLOSE_RESTARTING, EndReason, WebSocket
-from .asking import ResolvedRequest, resolve_request
-from .earlier import CachedResponse
+from .previous_context import CachedResponse
+from .resolve import ResolvedRequest, resolve_request
 
 MAX_QUEUED_MESSAGES = 8
 """Messages that may wait for their turn; together they may be as large as one."""

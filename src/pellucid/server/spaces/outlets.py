@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...asgi import http
-from ...spaces.runtime.seats import Frame, RawWrite
+from ...spaces.runtime.session import Frame, RawWrite
 from ..uvicorn_adapter import FRAMES_EXTENSION, FrameTransport
 from ..websocket import WebSocket
 

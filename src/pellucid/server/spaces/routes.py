@@ -9,18 +9,19 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.types import ASGIApp
 
 from ...envelopes import DIALECTS, DialectName
-from ...envelopes.shown import SpaceView
-from ...spaces.past.exporting import ExportFormat
-from ...spaces.past.grown import ContextTree
-from ...spaces.past.history import Hits, References
-from ...spaces.past.shapes import Contexts, Patterns
-from ...spaces.past.training import ReasoningForm
+from ...envelopes.visibility import SpaceView
+from ...spaces.history.context_tree import ContextTree
+from ...spaces.history.export import ExportFormat
+from ...spaces.history.history import Hits, References
+from ...spaces.history.summaries import Contexts, Patterns
+from ...spaces.history.training import ReasoningForm
 from ..page import Page, built_files
 from ..routing import STRING, Operation, Schema, Socket, Table, parameter
 from ..services import Services
-from .asked import MAX_PAUSE_SECONDS, MAX_SEQ, MAX_SPEED, Pace
-from .door import EndpointFactory, ParticipantHandler
-from .endpoints import (
+from .auth import EndpointFactory, ParticipantHandler
+from .history_handlers import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
+from .socket import SpaceSocket
+from .space_handlers import (
     MewError,
     MEWErrorForm,
     MEWHandlers,
@@ -30,8 +31,7 @@ from .endpoints import (
     SpaceList,
     SpacePosted,
 )
-from .reading import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, NDJSON, HistoryHandlers, SpacePage
-from .socket import SpaceSocket
+from .space_query import MAX_PAUSE_SECONDS, MAX_SEQ, MAX_SPEED, Pace
 
 ADVERTISED_ROUTES = ["GET /spaces/{name}/ws (WebSocket)", "GET /spaces"]
 SECURITY = {

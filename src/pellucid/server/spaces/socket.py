@@ -23,7 +23,7 @@ from ...envelopes import (
     DEFAULT_DIALECT,
     DialectName,
     Join,
-    closing,
+    close_codes,
     decode_frame,
     encode,
     is_heartbeat,
@@ -31,20 +31,20 @@ from ...envelopes import (
     parse_join,
 )
 from ...envelopes.envelope import EnvelopeError
-from ...envelopes.said import error as error_envelope
-from ...envelopes.shown import space_view
+from ...envelopes.gateway_messages import error as error_envelope
+from ...envelopes.visibility import space_view
 from ...errors import PellucidError
 from ...spaces.runtime.ids import new_id
-from ...spaces.runtime.seats import Session
+from ...spaces.runtime.session import Session
 from ...telemetry import error_location, log
 from ..access.credentials import credential
 from ..exchange import Exchange
 from ..services import Services
 from ..websocket import CLOSE_RESTARTING, WebSocket
-from . import asked
-from .door import ERROR_FORM, PROTOCOL_NAME, AuthenticatedParticipant, authenticate
+from . import space_query
+from .auth import ERROR_FORM, PROTOCOL_NAME, AuthenticatedParticipant, authenticate
 from .outlets import CloseReason, create_outlet
-from .replaying import ReplayConnection
+from .replay import ReplayConnection
 
 JOIN_SECONDS = 10.0
 MAX_JOIN_BYTES = 64 * 1024
@@ -53,10 +53,10 @@ MAX_BYTES_BEFORE_JOIN = 4 * MAX_JOIN_BYTES
 """Bytes of one message that are read at all of who is not known yet: no memory is filled by strangers."""
 
 _CLOSE_CODES = {
-    "unauthorized": closing.UNAUTHORIZED,
-    "forbidden": closing.FORBIDDEN,
-    "server_error": closing.INTERNAL_ERROR,
-    "unavailable": closing.TRY_AGAIN_LATER,
+    "unauthorized": close_codes.UNAUTHORIZED,
+    "forbidden": close_codes.FORBIDDEN,
+    "server_error": close_codes.INTERNAL_ERROR,
+    "unavailable": close_codes.TRY_AGAIN_LATER,
 }
 """By what was wrong; for all else, that it was no join."""
 
@@ -76,7 +76,7 @@ class SpaceSocket:
         cors = self._services.guard.cors
         exchange.response_headers += cors.headers(scope)
         socket = WebSocket(exchange)
-        chosen = asked.choose_subprotocol(scope.get("subprotocols", []))
+        chosen = space_query.choose_subprotocol(scope.get("subprotocols", []))
         try:
             socket.check_open()
             cors.check(scope)
@@ -100,8 +100,8 @@ class SpaceConnection:
         self._socket = socket
         self._exchange = exchange = socket.exchange
         self._outlet = create_outlet(socket)
-        self._query = asked.parse_socket_query(exchange)
-        self._replay_stretch = asked.replay_param(exchange)
+        self._query = space_query.parse_socket_query(exchange)
+        self._replay_stretch = space_query.replay_param(exchange)
         self._dialect = dialect or self._query.dialect
         self._space_name = exchange.path_params.get("name") or exchange.query_param("space")
         self._token = credential(exchange.scope)
@@ -141,7 +141,7 @@ class SpaceConnection:
 
     def _on_join_timeout(self) -> None:
         if self._session is None and self._replay_connection is None:
-            self._outlet.close(closing.JOIN_TIMEOUT, "nobody joined")
+            self._outlet.close(close_codes.JOIN_TIMEOUT, "nobody joined")
 
     # --- what comes --------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class SpaceConnection:
             view=view,
             after_seq=after,
             history=self._query.history,
-            address=asked.gateway_url(self._exchange),
+            address=space_query.gateway_url(self._exchange),
         )
 
     async def _refuse_on_error(self, operation: Awaitable[None]) -> None:
@@ -256,4 +256,4 @@ class SpaceConnection:
         participant = self._authenticated.participant if self._authenticated is not None else ""
         envelope = error_envelope(new_id(), round(time.time() * 1000), participant or "you", error)
         await self._socket.send_text(encode(envelope, self._dialect or DEFAULT_DIALECT).decode())
-        self._outlet.close(_CLOSE_CODES.get(info.kind, closing.INVALID_JOIN), (info.code or info.kind)[:120])
+        self._outlet.close(_CLOSE_CODES.get(info.kind, close_codes.INVALID_JOIN), (info.code or info.kind)[:120])

@@ -25,7 +25,7 @@ from ...asgi.http import Scope, Send
 from ...errors import ErrorInfo
 from ...protocols.openresponses import error_body
 from ...runs import RunSource
-from .unread import WriteTimeout
+from .write_timeout import WriteTimeout
 
 MAX_UNPARSED_BYTES = 64 * 1024
 """Others stop at 8 to 16 KiB of head."""

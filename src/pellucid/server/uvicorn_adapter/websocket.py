@@ -20,7 +20,7 @@ from typing import Any, cast
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from .unread import WriteTimeout
+from .write_timeout import WriteTimeout
 
 FRAMES_EXTENSION = "pellucid.frames"
 CLOSE_RESTARTING = 1012

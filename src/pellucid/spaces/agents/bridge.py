@@ -71,12 +71,12 @@ from ...parts import (
 from ...settings import ToolDefinition
 from ...telemetry import error_location, log
 from ...tools import DeferredToolRequests, DeferredToolResults, ToolDenied
-from ...tools.calling import decoded_arguments
+from ...tools.execution import decoded_arguments
+from ..client.base_participant import reply_recipients
+from ..client.errors import Cancelled, SpaceClosed
 from ..client.participant import Participant, Thinking
-from ..client.refusals import Cancelled, SpaceClosed
-from ..client.voice import reply_recipients
-from .borrowed import RemoteTool, RemoteTools
-from .offers import ToolsInSpace
+from .remote_tools import RemoteTool, RemoteTools
+from .tool_server import ToolsInSpace
 
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 

@@ -17,8 +17,8 @@ from ...envelopes.envelope import Envelope
 from ...envelopes.payloads import Failure
 from ...envelopes.translate import encode
 from ...errors import ERROR_KINDS, ErrorInfo, ErrorKind
-from ...text import json_safe
-from .refusals import Refused
+from ...unicode import json_safe
+from .errors import Refused
 
 RATE_LIMITED = "rate_limited"
 

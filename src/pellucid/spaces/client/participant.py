@@ -30,9 +30,9 @@ from typing import Any
 from ...envelopes import context as paths
 from ...envelopes import kinds, mcp
 from ...envelopes.envelope import Envelope
-from ...text import truncate
-from .refusals import CallFailed, Cancelled
-from .voice import Answers, BaseParticipant, To, recipients, reply_recipients
+from ...unicode import truncate
+from .base_participant import Answers, BaseParticipant, To, recipients, reply_recipients
+from .errors import CallFailed, Cancelled
 
 CANCEL_TIMEOUT_SECONDS = 5.0
 """How long a block that raised waits for its cancel to be stored."""

@@ -18,9 +18,9 @@ from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
 from ...telemetry import error_location, log
 from .ids import new_id
-from .inbox import EnvelopeFactory
 from .settings import SpaceSettings
 from .state import SpaceState
+from .write_queue import EnvelopeFactory
 
 Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
 """What these say, in fewer words; empty: nothing."""

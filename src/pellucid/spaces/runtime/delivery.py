@@ -22,16 +22,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from ...envelopes import GATEWAY, DialectName, Present, closing, said
+from ...envelopes import GATEWAY, DialectName, Present, close_codes, gateway_messages
 from ...envelopes.grants import Change, GrantAdded, GrantEnded, ParticipantKicked
 from ...envelopes.kinds import CANCEL, CONFIGURED, PRESENCE
-from ...envelopes.shown import SpaceView, SpaceViewer, is_shown
+from ...envelopes.visibility import SpaceView, SpaceViewer, is_shown
 from ...errors import PellucidError
 from ...storage import Spaces, StoredEnvelope
 from ...telemetry import error_location, log
 from .ids import new_id
-from .living import Configuration, LiveState
-from .seats import Frame, RawWrite, RawWriteOutlet, Session, encode_frame
+from .live_state import Configuration, LiveState
+from .session import Frame, RawWrite, RawWriteOutlet, Session, encode_frame
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
 """Runs it in the background, until the space is closed."""
@@ -199,7 +199,7 @@ class Audience:
                 )
             )
         for session in broken:
-            session.close(closing.INTERNAL_ERROR, "what was said could not be sent")
+            session.close(close_codes.INTERNAL_ERROR, "what was said could not be sent")
         for session, missed in full:
             self.discard(session)
             self._lagging[session] = None
@@ -247,7 +247,7 @@ class CatchUp:
         if session.is_stopped:
             return
         if session.missed_count:
-            gap = said.gap(
+            gap = gateway_messages.gap(
                 new_id(),
                 self._now_ms(),
                 session.participant,
@@ -283,7 +283,7 @@ class CatchUp:
             except PellucidError:
                 attempts += 1
                 if attempts == MAX_ATTEMPTS:
-                    session.close(closing.TRY_AGAIN_LATER, "the history does not answer; come back in a moment")
+                    session.close(close_codes.TRY_AGAIN_LATER, "the history does not answer; come back in a moment")
                     return
                 await asyncio.sleep(RETRY_PAUSE_SECONDS * attempts)
         self._audience.discard(session)
@@ -458,7 +458,7 @@ class SessionRegistry:
             self._catch_up.resume_when_drained(session)
         for participant in {*effects.removed, *(one for one in affected if not self._is_member(one))}:
             for session in list(self._by_participant.get(participant, ())):
-                session.close(closing.FORBIDDEN, "you are not in this space any more")
+                session.close(close_codes.FORBIDDEN, "you are not in this space any more")
 
     def _update_rights(self, participants: Iterable[str]) -> None:
         """Some of what they may is another now: they are told, and read by it."""
@@ -480,7 +480,7 @@ class SessionRegistry:
         session.capabilities = state.capabilities(session.participant)
         others = [Present(one, state.capabilities(one)) for one in state.present_since if one != session.participant]
         session.write(
-            said.welcome(
+            gateway_messages.welcome(
                 new_id(),
                 self._now_ms(),
                 Present(session.participant, session.capabilities),

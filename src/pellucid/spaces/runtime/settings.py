@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ...envelopes.capability import read_capabilities
 from ...envelopes.lifecycle import LifecycleSettings
 from ...errors import RequestError
-from ...text import describe_validation_error, did_you_mean
+from ...unicode import describe_validation_error, did_you_mean
 from .redaction import PatternRedactor
 
 MAX_NAME_LENGTH = 64

@@ -19,21 +19,21 @@ from typing import Any
 
 import msgspec
 
-from ...envelopes import DialectName, Envelope, Present, closing
+from ...envelopes import DialectName, Envelope, Present, close_codes
 from ...envelopes.grants import Change
-from ...envelopes.shown import SpaceView, SpaceViewer
+from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...relay import Relay
 from ...storage import Store, StoredEnvelope
 from ...telemetry import error_location, log
 from .compression import ThoughtCompression
 from .delivery import SessionRegistry, effects_of
-from .hearing import Ingest, IngestedEnvelope
-from .inbox import EnvelopeFactory, WriteRequest, WriteResult, ignore_result, submit
-from .keeper import Intervals, Maintenance, Presence
-from .living import Configuration, LiveState
-from .seats import Outlet, Session
+from .ingest import Ingest, IngestedEnvelope
+from .live_state import Configuration, LiveState
+from .maintenance import Intervals, Maintenance, Presence
+from .session import Outlet, Session
 from .settings import SpaceSettings
+from .write_queue import EnvelopeFactory, WriteRequest, WriteResult, ignore_result, submit
 from .writer import Writer, WriterLease
 
 
@@ -306,7 +306,7 @@ class Space:
     def on_removed(self) -> None:
         """There is no such space any more."""
         self.is_closed = True
-        self.sessions.close(closing.SPACE_NOT_FOUND, "there is no such space any more")
+        self.sessions.close(close_codes.SPACE_NOT_FOUND, "there is no such space any more")
 
     # --- its end
 
@@ -314,7 +314,7 @@ class Space:
         """Say who leaves, and let go."""
         self.last_used = monotonic()
         sessions = self.sessions.all_sessions
-        self.sessions.close(closing.SERVICE_RESTART, "the server restarts; come back in a moment")
+        self.sessions.close(close_codes.SERVICE_RESTART, "the server restarts; come back in a moment")
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*(self.leave(session) for session in sessions))
@@ -329,7 +329,7 @@ class Space:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a space broke: %s", error_location(error))
             self.is_closed = True
-            self.sessions.close(closing.SERVICE_RESTART, "the space broke here; come back in a moment")
+            self.sessions.close(close_codes.SERVICE_RESTART, "the space broke here; come back in a moment")
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """In the background, until the space is closed."""

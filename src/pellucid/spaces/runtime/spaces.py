@@ -20,8 +20,8 @@ from ...storage import SpaceNotFound, Store
 from ...telemetry import error_location, log
 from .compression import Compressor, ThoughtCompression
 from .ids import digest_of
-from .keeper import Intervals
-from .living import Configuration, LiveState, load_state
+from .live_state import Configuration, LiveState, load_state
+from .maintenance import Intervals
 from .space import Space
 from .writer import PAGE_SIZE
 

@@ -33,10 +33,10 @@ from ...envelopes.lifecycle import Lifecycle, LifecycleSettings
 from ...envelopes.proposals import Proposal, Proposals
 from ...envelopes.reasoning import EndedContext, NameSet
 from ...envelopes.reasoning import LifecycleState as ContextState
-from ...envelopes.shown import SpaceView, SpaceViewer
+from ...envelopes.visibility import SpaceView, SpaceViewer
 from ...errors import ErrorInfo, PellucidError
 from ...storage import StoredEnvelope
-from ...text import did_you_mean, truncate
+from ...unicode import did_you_mean, truncate
 from .settings import SpaceSettings
 
 MAX_SUGGESTIONS = 256

@@ -33,7 +33,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ...envelopes import GATEWAY, Envelope, said
+from ...envelopes import GATEWAY, Envelope, gateway_messages
 from ...envelopes.grants import Change, ParticipantInvited
 from ...envelopes.reasoning import NameSet
 from ...errors import ErrorInfo, PellucidError
@@ -42,9 +42,9 @@ from ...storage import Append, AppendConflict, SpaceNotFound, Spaces, StoredEnve
 from ...storage.errors import StoreUnavailable
 from ...telemetry import error_location, log
 from .ids import digest_of, new_id, new_token
-from .inbox import WriteQueue, WriteRequest, WriteResult
-from .living import Configuration, LiveState
+from .live_state import Configuration, LiveState
 from .state import SpaceState
+from .write_queue import WriteQueue, WriteRequest, WriteResult
 
 
 def invitations_from(
@@ -68,7 +68,7 @@ def invitations_from(
                     created_at=stored.at / 1000,
                 )
             )
-        acknowledgements.append(said.invite_ack(new_id(), stored.at, stored.envelope, payload))
+        acknowledgements.append(gateway_messages.invite_ack(new_id(), stored.at, stored.envelope, payload))
     return participants, tuple(acknowledgements)
 
 

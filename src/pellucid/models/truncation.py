@@ -1,0 +1,173 @@
+"""A model whose conversations may be cut to fit its context (`truncation: "auto"`): without the oldest whole turns.
+
+* Only where it is needed. How long a conversation is in tokens, only its model can say: it is asked with all of it, and
+  asked again with less when it says that this was too much, before it has said anything else. Where the operator has
+  said how long its context is, what is surely too long is not sent at all.
+* What was left out once stays out for the rest of the run. A model is asked `TRIES` times for a turn at most, the last
+  time with nothing but what is never left out; what it says then stands.
+
+Which turns can be left out, and what stays of them, is `pellucid.conversation`'s to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from ..conversation import count_droppable_turns, drop_oldest_turns, turn_lengths
+from ..errors import ErrorInfo, ModelError, PellucidError
+from ..events import ErrorEvent, ModelEvent, ResponseStartEvent, SideEvent
+from ..providers.errors import CONTEXT_LENGTH_EXCEEDED
+from ..settings import ModelCall
+from .model import ChatModel, ModelEventReceiver, ModelRead, ModelStream
+
+MAX_ATTEMPTS = 8
+DROP_SHARE = 1 / 3
+"""How much of what can be left out is, each time."""
+
+CHARACTERS_PER_TOKEN = 4
+"""In a token: more than most text has, so that what is found too long is."""
+
+
+class TruncatingModel:
+    """`inner`, for one run. `context`: how many tokens fit, as far as that is known."""
+
+    def __init__(self, inner: ChatModel, context_tokens: int | None = None) -> None:
+        self.name = inner.name
+        self.origin = inner.origin
+        self.warnings = inner.warnings
+        self.dropped_turns = 0
+        """How many turns."""
+        self._inner = inner
+        self._context_tokens = context_tokens
+        self._attempts_left = MAX_ATTEMPTS
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        """Raises what `inner` raises, once there is nothing to leave out any more."""
+        self._attempts_left = MAX_ATTEMPTS
+        if self._context_tokens is not None:
+            self._fit_context(call, self._context_tokens)
+        return _TruncatingStream(self, call, await self.open_truncated(call))
+
+    async def open_truncated(self, call: ModelCall) -> ModelStream:
+        while True:
+            self._attempts_left -= 1
+            try:
+                return await self._inner.open(
+                    replace(call, messages=drop_oldest_turns(call.messages, self.dropped_turns))
+                )
+            except ModelError as error:
+                if not self.drop_more(call, error.info):
+                    raise
+
+    def drop_more(self, call: ModelCall, error: ErrorInfo) -> bool:
+        """Leave more out, if that is what is wrong, and can be done."""
+        droppable_turns = count_droppable_turns(call.messages)
+        if error.code != CONTEXT_LENGTH_EXCEEDED or self.dropped_turns >= droppable_turns or self._attempts_left <= 0:
+            return False
+        if self._attempts_left == 1:
+            self.dropped_turns = droppable_turns
+            return True
+        turn_weights = turn_lengths(call.messages)[self.dropped_turns : droppable_turns]
+        dropped_weight, target_weight = 0, sum(turn_weights) * DROP_SHARE
+        while dropped_weight < target_weight or not dropped_weight:
+            dropped_weight += turn_weights.pop(0) or 1
+            self.dropped_turns += 1
+        return True
+
+    def _fit_context(self, call: ModelCall, context_tokens: int) -> None:
+        max_characters = (context_tokens - call.settings.get("max_tokens", 0)) * CHARACTERS_PER_TOKEN
+        turn_weights, droppable_turns = turn_lengths(call.messages), count_droppable_turns(call.messages)
+        while self.dropped_turns < droppable_turns and sum(turn_weights[self.dropped_turns :]) > max_characters:
+            self.dropped_turns += 1
+
+
+class _TruncatingStream:
+    """A stream that may turn out to be too long until it has begun to say something."""
+
+    def __init__(self, model: TruncatingModel, call: ModelCall, stream: ModelStream) -> None:
+        self._model = model
+        self._call = call
+        self._stream = stream
+        self._receive: ModelEventReceiver | None = None
+        self._has_begun = False
+        self._held_events: list[ModelEvent] = []
+        """What a turn begins with, whatever becomes of it."""
+        self._retry_task: asyncio.Task[None] | None = None
+        self._paused = False
+
+    @property
+    def queued(self) -> bool:
+        return self._stream.queued
+
+    @property
+    def request_id(self) -> str | None:
+        return getattr(self._stream, "request_id", None)
+
+    def start(self, receive: ModelEventReceiver) -> None:
+        self._receive = receive
+        self._stream.start(self._on_first_events)
+
+    def pause(self) -> None:
+        self._paused = True
+        self._stream.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        self._stream.resume()
+
+    def _on_first_events(self, events: ModelRead) -> None:
+        receive = self._receive
+        assert receive is not None
+        if self._has_begun or isinstance(events, Exception):
+            receive(events)
+            return
+        if events is not None and all(type(event) in _PREAMBLE_EVENTS for event in events):
+            self._held_events += [event for event in events if type(event) is not SideEvent]
+            if side := [event for event in events if type(event) is SideEvent]:
+                receive([*side])
+            return
+        content_events = [event for event in events or [] if type(event) not in _PREAMBLE_EVENTS]
+        if (
+            content_events
+            and isinstance(content_events[0], ErrorEvent)
+            and self._model.drop_more(self._call, content_events[0].error)
+        ):
+            self._stream.cancel()
+            self._retry_task = asyncio.create_task(self._retry_open(events))
+            return
+        self._begin(events)
+
+    def _begin(self, events: list[ModelEvent] | None) -> None:
+        self._has_begun = True
+        held_events, self._held_events = self._held_events, []
+        assert self._receive is not None
+        if events is not None or held_events:
+            self._receive([*held_events, *(events or [])])
+        if events is None:
+            self._receive(None)
+
+    async def _retry_open(self, events: list[ModelEvent] | None) -> None:
+        try:
+            stream = await self._model.open_truncated(self._call)
+        except PellucidError:
+            self._begin(events)  # that it was too long stands
+            return
+        except Exception as error:
+            if self._receive is not None:
+                self._receive(error)
+            return
+        self._stream, self._held_events = stream, []
+        if self._paused:
+            stream.pause()
+        stream.start(self._on_first_events)
+
+    def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
+        if self._retry_task is not None and not self._has_begun:
+            self._retry_task.cancel()
+        held_events, self._held_events, self._has_begun = self._held_events, [], True
+        return [*held_events, *self._stream.cancel(error)]
+
+
+_PREAMBLE_EVENTS = (ResponseStartEvent, SideEvent)

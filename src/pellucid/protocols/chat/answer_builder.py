@@ -1,0 +1,416 @@
+"""One answer as it comes about: the one account of its segments, for its stream and for its canonical event alike.
+
+    account = Account(head, tell)
+    account.step(event, now)         # every event but deltas
+    account.delta(event.delta, now)  # a delta, where `asks` says that it changes something
+    account.answer                   # the canonical event as it stands
+
+The rules:
+
+* A segment is a reasoning item, a stretch of text (or of refusal) within a message, one call of a tool, a file. It has
+  its item's id; where an item holds several, those that follow have a number behind it.
+* Reasoning opens with its item. Its parts, and text, open with their first characters: what turns out to be a signature
+  and nothing to read opens nothing. What this protocol has no word for opens nothing either.
+* The counters go up as things open: `output_index` by each segment, `sequence_number` by each segment and each part.
+* Text comes from the ends of parts, whole. Deltas are looked at only where something opens with them, and for the
+  beginning of a call's arguments.
+* Calls are an account of their own (`calls`).
+
+What is to be told is told to whoever made the account, as it happens (`frames`). The time is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import UNSET, UnsetType
+
+from ...errors import NOT_KEPT, ErrorInfo
+from ...events import (
+    Event,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+)
+from ...parts import (
+    BuiltinToolCallPart,
+    BuiltinToolCallPartDelta,
+    BuiltinToolReturnPart,
+    FilePart,
+    ModelResponsePart,
+    PartDelta,
+    RefusalPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolCallPartDelta,
+    Usage,
+    View,
+)
+from ...unicode import json_safe, replace_surrogates
+from .. import text_metadata
+from . import frames as f
+from . import types as t
+from .calls import CallTracker, PendingCall, SegmentList
+
+PARAGRAPH_BREAK = "\n\n"
+
+_FORM_OF_VIEW: dict[View, Any] = {"summary": "summary", "sealed": "sealed"}
+"""What a segment of reasoning is to a reader before anything of it came; of raw reasoning, its parts will say."""
+
+_INCOMPLETE_MESSAGES = {
+    "max_output_tokens": "the answer reached the most tokens that it may have",
+    "max_tool_calls": "the answer reached the most calls that it may make",
+    "content_filter": "a filter stopped the answer",
+}
+
+
+def _ignore_frame(frame: Any) -> None:
+    pass
+
+
+class OpenText:
+    """The open text: its segment, and its part of it, where it is reasoning."""
+
+    __slots__ = ("output_index", "part", "segment")
+
+    def __init__(
+        self,
+        segment: t.ReasoningSegment | t.TextSegment | t.RefusalSegment,
+        output_index: int,
+        part: t.ReasoningPart | None = None,
+    ) -> None:
+        self.segment = segment
+        self.output_index = output_index
+        """The segment's `output_index`."""
+        self.part = part
+
+
+class AnswerBuilder:
+    """One answer. `tell` gets its frames, but for the deltas of text, which are whoever reads them's to write."""
+
+    def __init__(self, start_frame: f.MessageStarted, on_frame: f.FrameSink = _ignore_frame) -> None:
+        self.open_text: OpenText | None = None
+        """The open text."""
+        self.wants_delta = False
+        """Whether the next delta is to be handed in."""
+        self.ended = False
+        self._start_frame = start_frame
+        self._on_frame = on_frame
+        self._segment_list = SegmentList()
+        self._calls = CallTracker(start_frame.event_id, self._segment_list, on_frame)
+        self._status: t.Status = "in_progress"
+        self._completed_at: int | UnsetType = UNSET
+        self._usage: t.TokenCounts | UnsetType = UNSET
+        self._error: t.Fault | UnsetType = UNSET
+        self._item_id = ""
+        self._open_reasoning: t.ReasoningSegment | None = None
+        """The open reasoning item."""
+        self._turn_reasoning: list[t.ReasoningSegment] = []
+        """Those of this turn."""
+        self._item_text: OpenText | None = None
+        """The text that the open item ended with, should more of it follow."""
+        self._pending_part: ThinkingPart | TextPart | RefusalPart | None = None
+        """A part that has begun, and says nothing yet."""
+        self._open_call: PendingCall | None = None
+        """The call whose arguments come."""
+
+    def feed(self, events: Sequence[Event], now: int) -> None:
+        """Take a batch, for whoever wants the answer and no stream."""
+        for event in events:
+            if type(event) is not PartDeltaEvent:
+                self.handle_event(event, now)
+            elif self.wants_delta:
+                self.handle_delta(event.delta, now)
+
+    def handle_event(self, event: Event, now: int) -> None:
+        """Take an event that is no delta."""
+        handler = HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event, now)
+
+    def handle_delta(self, delta: PartDelta, now: int) -> None:
+        """Take a delta: one of the part that `asks` is about."""
+        if type(delta) is ToolCallPartDelta or type(delta) is BuiltinToolCallPartDelta:
+            if self._open_call is not None:
+                self._calls.add_delta(self._open_call, delta)
+                self.wants_delta = self._open_call.wants_delta
+        elif self._pending_part is not None and getattr(delta, "content_delta", None):
+            self._open_pending(self._pending_part, now)
+
+    @property
+    def answer(self) -> t.Answer:
+        """The canonical event. What JSON cannot hold is replaced in it."""
+        start = self._start_frame
+        return json_safe(
+            t.Answer(
+                id=start.event_id,
+                conversation_id=start.conversation_id,
+                model=start.model,
+                created_at=start.created_at,
+                status=self._status,
+                segments=self._segment_list.segments,
+                completed_at=self._completed_at,
+                view=start.view,
+                effort_level=start.effort_level,
+                usage=self._usage,
+                error=self._error,
+                timeline=self._segment_list.timeline or UNSET,
+            )
+        )
+
+    # --- opening -----------------------------------------------------------------------------------------------
+
+    def _open_pending(self, part: ThinkingPart | TextPart | RefusalPart, now: int) -> None:
+        self._pending_part, self.wants_delta = None, False
+        if isinstance(part, ThinkingPart):
+            self._open_reasoning_part(part, now)
+            return
+        segment_type = t.TextSegment if isinstance(part, TextPart) else t.RefusalSegment
+        if self._item_text is None or type(self._item_text.segment) is not segment_type:
+            output_index = len(self._segment_list.segments)
+            segment = segment_type(id=self._segment_list.unique_id(self._item_id))
+            self._segment_list.next_sequence_number()
+            self._segment_list.add(segment, now)
+            self._item_text = OpenText(segment, output_index)
+        self.open_text = self._item_text
+
+    def _open_reasoning_part(self, thinking: ThinkingPart, now: int) -> None:
+        segment = self._open_reasoning
+        if segment is None:
+            return
+        part = t.ReasoningPart(
+            type="summary_text" if thinking.form == "summary" else "reasoning_text",
+            created_at=now,
+            summary_index=len(segment.parts),
+            sequence_number=self._segment_list.next_sequence_number(),
+        )
+        segment.parts.append(part)
+        self.open_text = OpenText(segment, segment.output_index, part)
+        self._on_frame(
+            f.ReasoningPartStarted(
+                event_id=self._start_frame.event_id,
+                segment_id=segment.id,
+                summary_index=part.summary_index,
+                sequence_number=part.sequence_number,
+                created_at=now,
+            )
+        )
+
+    # --- items -------------------------------------------------------------------------------------------------
+
+    def _item_start(self, event: ItemStartEvent, now: int) -> None:
+        self._item_id = replace_surrogates(event.id) if event.id else f"segment_{len(self._segment_list.segments)}"
+        if event.kind == "reasoning":
+            self._open_reasoning_segment(now)
+
+    def _open_reasoning_segment(self, now: int) -> None:
+        start = self._start_frame
+        segment = t.ReasoningSegment(
+            id=self._segment_list.unique_id(self._item_id),
+            parts=[],
+            output_index=len(self._segment_list.segments),
+            sequence_number=self._segment_list.next_sequence_number(),
+            effort_level=start.effort_level,
+        )
+        self._segment_list.add(segment, now)
+        self._open_reasoning = segment
+        self._turn_reasoning.append(segment)
+        self._on_frame(
+            f.ReasoningSegmentMeta(
+                event_id=start.event_id,
+                segment_id=segment.id,
+                sequence_number=segment.sequence_number,
+                output_index=segment.output_index,
+                created_at=now,
+                effort_level=start.effort_level,
+                form=_FORM_OF_VIEW.get(start.view, UNSET),
+            )
+        )
+
+    def _item_end(self, event: ItemEndEvent, now: int) -> None:
+        reasoning, text = self._open_reasoning, self._item_text
+        self._open_reasoning = self._item_text = None
+        if reasoning is not None:
+            reasoning.combined_text = PARAGRAPH_BREAK.join([part.text for part in reasoning.parts])
+            self._segment_list.timeline[reasoning.output_index].ended_at = now
+        elif text is not None:
+            self._segment_list.timeline[text.output_index].ended_at = now
+
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    def _part_start(self, event: PartStartEvent, now: int) -> None:
+        part = event.part
+        if isinstance(part, ThinkingPart | TextPart | RefusalPart):
+            self._pending_part, self.wants_delta = part, True
+        elif isinstance(part, ToolCallPart | BuiltinToolCallPart):
+            self._open_call = self._calls.open(part, self._item_id, now)
+            self.wants_delta = True
+
+    def _part_end(self, event: PartEndEvent, now: int) -> None:
+        open_text, self.open_text = self.open_text, None
+        self._pending_part, self.wants_delta = None, False
+        finish = _ENDS.get(type(event.part))
+        if finish is not None:
+            finish(self, event.part, open_text, now)
+
+    def _thinking_end(self, thinking: ThinkingPart, open_text: OpenText | None, now: int) -> None:
+        if open_text is None or open_text.part is None:
+            return
+        open_text.part.text = replace_surrogates(thinking.content)
+        open_text.part.is_complete = thinking.complete
+        self._complete_reasoning_part(open_text.segment.id, open_text.part)
+
+    def _text_end(self, part: TextPart | RefusalPart, open_text: OpenText | None, now: int) -> None:
+        if open_text is None or not isinstance(open_text.segment, t.TextSegment | t.RefusalSegment):
+            return
+        segment = open_text.segment
+        if isinstance(part, TextPart) and isinstance(segment, t.TextSegment):
+            citations = _citations(part.annotations or [], len(segment.text))
+            if citations:
+                segment.annotations = [*(segment.annotations or []), *citations]
+        segment.text += replace_surrogates(part.content)
+
+    def _file_end(self, part: FilePart, open_text: OpenText | None, now: int) -> None:
+        self._segment_list.next_sequence_number()
+        id = self._segment_list.unique_id(self._item_id)
+        self._segment_list.add(t.FileSegment(id=id, media_type=part.media_type, data=part.data), now)
+
+    # --- calls -------------------------------------------------------------------------------------------------
+
+    def _call_end(self, part: ToolCallPart | BuiltinToolCallPart, open_text: OpenText | None, now: int) -> None:
+        call, self._open_call = self._open_call, None
+        if call is not None:
+            self._calls.complete_arguments(call, part)
+
+    def _builtin_result(self, part: BuiltinToolReturnPart, open_text: OpenText | None, now: int) -> None:
+        self._calls.builtin_returned(part, self._item_id, now)
+
+    def _function_started(self, event: FunctionToolCallEvent, now: int) -> None:
+        self._calls.start_function(event.part, now)
+
+    def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
+        self._calls.function_returned(event, now)
+
+    # --- turns and the run -------------------------------------------------------------------------------------
+
+    def _turn_start(self, event: ResponseStartEvent, now: int) -> None:
+        self._turn_reasoning = []
+
+    def _turn_end(self, event: ResponseEndEvent, now: int) -> None:
+        tokens = event.usage.output_reasoning_tokens
+        # Tokens of several thoughts cannot be told apart; none, for a thought that there was, is nobody's count.
+        if not tokens or len(self._turn_reasoning) != 1:
+            return
+        [reasoning] = self._turn_reasoning
+        reasoning.reasoning_tokens = tokens
+        self._on_frame(
+            f.ReasoningSegmentMeta(
+                event_id=self._start_frame.event_id,
+                segment_id=reasoning.id,
+                effort_level=self._start_frame.effort_level,
+                reasoning_tokens=tokens,
+                form=_reasoning_form(reasoning),
+            )
+        )
+
+    def _run_end(self, event: RunEndEvent, now: int) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        is_complete = self._close_open_text()
+        self._calls.end(now)
+        self._status, self._completed_at = event.status, now
+        self._usage = _usage(event.usage)
+        error = event.error
+        if event.status == "failed":
+            error = json_safe(error or ErrorInfo("server_error", "the run failed without saying why"))
+            self._error = t.Fault(message=error.full_message, code=error.code or error.kind)
+            self._on_frame(f.MessageError(event_id=self._start_frame.event_id, message=error.full_message))
+        elif event.status == "cancelled":
+            self._on_frame(f.MessageCancelled(event_id=self._start_frame.event_id))
+        elif event.incomplete_reason is not None:
+            reason = event.incomplete_reason
+            self._error = t.Fault(message=_INCOMPLETE_MESSAGES[reason], code=reason)
+        if is_complete and (error is None or error.code != NOT_KEPT):
+            self._on_frame(f.MessageFinal(event=self.answer))
+
+    def _close_open_text(self) -> bool:
+        """Close what a run left open that was broken off without a word. False if it did: its text is unknown here."""
+        open_text, self.open_text = self.open_text, None
+        self._pending_part, self.wants_delta = None, False
+        if open_text is not None and open_text.part is not None:
+            self._complete_reasoning_part(open_text.segment.id, open_text.part)
+        return open_text is None
+
+    def _complete_reasoning_part(self, segment_id: str, part: t.ReasoningPart) -> None:
+        """No more of the part comes, whether or not it is whole."""
+        self._on_frame(
+            f.ReasoningPartCompleted(
+                event_id=self._start_frame.event_id, segment_id=segment_id, summary_index=part.summary_index
+            )
+        )
+
+
+def _reasoning_form(reasoning: t.ReasoningSegment) -> Any:
+    if not reasoning.parts:
+        return "sealed"
+    return "raw" if any(part.type == "reasoning_text" for part in reasoning.parts) else "summary"
+
+
+def _citations(raw: list[dict[str, Any]], offset: int) -> list[t.Citation]:
+    """The citations of a text that has `before` characters of its segment before it."""
+    return [
+        t.Citation(
+            url=citation.url,
+            title=citation.title,
+            start_index=UNSET if citation.start is None else citation.start + offset,
+            end_index=UNSET if citation.end is None else citation.end + offset,
+        )
+        for citation in text_metadata.citations(raw)
+    ]
+
+
+def _usage(usage: Usage) -> t.TokenCounts | UnsetType:
+    counts = t.TokenCounts(
+        input_tokens=_or_unset(usage.input_tokens),
+        output_tokens=_or_unset(usage.output_tokens),
+        reasoning_tokens=_or_unset(usage.output_reasoning_tokens),
+    )
+    return counts if counts != t.TokenCounts() else UNSET
+
+
+def _or_unset(count: int | None) -> int | UnsetType:
+    return UNSET if count is None else count
+
+
+_ENDS: dict[type[ModelResponsePart], Callable[[AnswerBuilder, Any, OpenText | None, int], None]] = {
+    ThinkingPart: AnswerBuilder._thinking_end,
+    TextPart: AnswerBuilder._text_end,
+    RefusalPart: AnswerBuilder._text_end,
+    ToolCallPart: AnswerBuilder._call_end,
+    BuiltinToolCallPart: AnswerBuilder._call_end,
+    BuiltinToolReturnPart: AnswerBuilder._builtin_result,
+    FilePart: AnswerBuilder._file_end,
+}
+
+HANDLERS: dict[type[Any], Callable[[AnswerBuilder, Any, int], None]] = {
+    ResponseStartEvent: AnswerBuilder._turn_start,
+    ResponseEndEvent: AnswerBuilder._turn_end,
+    ItemStartEvent: AnswerBuilder._item_start,
+    ItemEndEvent: AnswerBuilder._item_end,
+    PartStartEvent: AnswerBuilder._part_start,
+    PartEndEvent: AnswerBuilder._part_end,
+    FunctionToolCallEvent: AnswerBuilder._function_started,
+    FunctionToolResultEvent: AnswerBuilder._tool_result,
+    RunEndEvent: AnswerBuilder._run_end,
+}
+"""What handles each kind of event but deltas. An event that is not here is not shown."""

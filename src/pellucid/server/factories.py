@@ -1,0 +1,138 @@
+"""What the configuration names, as the thing itself: tools, MCP servers, the writer of summaries, seal keys.
+
+`config` says whether the file is right in itself. Whether what it names is there, is known when it is made:
+`check_startup` makes all of it, tells everything that is missing, and keeps nothing. It does what the first moment of a
+start does, and no more: no file is made, no address connected to, no program started; an operator's own modules are
+imported.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+
+from ..errors import ConfigError, PellucidError
+from ..models import ChatModel
+from ..record import Recording, ensure_record_keys, find_record_keys
+from ..relay import check_relay_url
+from ..runs.summaries import ModelSummaryWriter, SummaryWriter
+from ..sealing import KeyFile, Keys, env_keys, read_keys
+from ..storage import check_store_url
+from ..tools import AnyTool, load_tools
+from ..tools.mcp import MCPServer
+from ..upstream import UpstreamClient
+from .access.jwks import check_jwks_file
+from .access.pepper import check_pepper
+from .catalog import Catalog
+from .config import Config, MCPConfig
+from .observability import create_tracer_provider, shut_down_tracer_provider
+from .space_config import read_tokens
+
+
+def load_functions(config: Config) -> list[AnyTool]:
+    """The operator's own. Raises `ConfigError`."""
+    return load_tools(config.tools.functions, key="tools.functions")
+
+
+def create_mcp_server(name: str, config: MCPConfig) -> MCPServer:
+    """Not connected to yet. Raises `ConfigError`."""
+    headers = {**config.headers, **{header: os.environ[variable] for header, variable in config.headers_env.items()}}
+    try:
+        return MCPServer(
+            name,
+            command=config.command,
+            args=config.args,
+            env=config.env,
+            url=config.url,
+            headers=headers,
+            allowed_tools=config.allowed_tools,
+            timeout=config.timeout_seconds,
+        )
+    except PellucidError as error:
+        raise ConfigError([f"tools.mcp.{name}: {error.info.message}"]) from error
+
+
+def create_summary_writer(config: Config, catalog: Catalog, local: ChatModel | None) -> SummaryWriter | None:
+    """Who writes the summaries of models that make none, if anybody does. Raises `ConfigError`."""
+    name = config.summaries.model
+    if name == "none":
+        return None
+    if name is None:
+        return ModelSummaryWriter(local) if local is not None else None
+    try:
+        return ModelSummaryWriter(catalog.find(name)[1])
+    except PellucidError as error:
+        raise ConfigError([f"summaries.model: {error.info.message.removeprefix('model: ')}"]) from error
+
+
+def create_seal_key_source(config: Config) -> Callable[[], Keys]:
+    """Those there are now, whenever asked. Raises `ConfigError`."""
+    keys = env_keys()
+    if keys is not None:
+        return lambda: keys
+    return KeyFile(config.seal_keys_path())
+
+
+def load_recording(config: Config) -> Recording:
+    """Whether what is stored is recorded, and by whose key. Raises `ConfigError`."""
+    # What was recorded before may still be deleted where nothing is any more, which its chains say.
+    keys = (ensure_record_keys if config.record.enabled else find_record_keys)(config.record_key_path())
+    return Recording(config.record.enabled, keys.signers if keys is not None else ())
+
+
+def check_startup(config: Config, local: ChatModel | None) -> list[str]:
+    """Every mistake that starting would find before it opens anything. `local`: the embedded model, where it is on."""
+    mistakes: list[str] = []
+
+    @contextmanager
+    def collect_mistakes(key_prefix: str = "") -> Iterator[None]:
+        try:
+            yield
+        except ConfigError as error:
+            mistakes.extend(key_prefix + mistake for mistake in error.mistakes)
+
+    with collect_mistakes():
+        _check_host(config.server.host)
+    with collect_mistakes():
+        create_summary_writer(config, Catalog(config, UpstreamClient(config.limits), local), local)
+    with collect_mistakes():
+        load_functions(config)
+    for name, server in config.tools.mcp.items():
+        with collect_mistakes():
+            create_mcp_server(name, server)
+    with collect_mistakes():
+        shut_down_tracer_provider(create_tracer_provider(config.telemetry))
+    with collect_mistakes("sealing.keys_file: "):
+        if env_keys() is None and (path := config.seal_keys_path()).exists():
+            read_keys(path)
+    with collect_mistakes("record.key_file: "):
+        if config.record.enabled:
+            find_record_keys(config.record_key_path())
+    with collect_mistakes():
+        if config.access.keys is not False:
+            pepper = config.access.pepper_file
+            check_pepper(Path(pepper) if pepper is not None else None)
+    with collect_mistakes():
+        if config.access.jwt is not None and config.access.jwt.jwks_file is not None:
+            check_jwks_file(config.access.jwt.jwks_file)
+    with collect_mistakes():
+        read_tokens(config.spaces, os.environ)
+    with collect_mistakes("storage.url: "):
+        if (config.storage.url or config.storage.url_env) is not None:
+            check_store_url(config.store_url())
+    with collect_mistakes("relay.url: "):
+        check_relay_url(config.relay_url())
+    if local is not None and find_spec("xllamacpp") is None:
+        mistakes.append("local.enabled: the embedded model needs an extra: pip install 'pellucid[local]'")
+    return mistakes
+
+
+def _check_host(host: str) -> None:
+    try:
+        socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise ConfigError([f"server.host: {host!r}: {error.strerror}"]) from error

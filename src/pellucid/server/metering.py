@@ -1,0 +1,187 @@
+"""The stage that measures a run: a place among the streams of its key, its tokens afterwards, and its times.
+
+    place     taken when the run opens, given back when it is over
+    tokens    charged when it is over, however that came about; what no provider reported is estimated from the text
+    times     to the first thought and to the first word of the answer, and how long it thought in all
+
+What is measured is told to whoever watches, once, at the end. No text is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from ..events import (
+    ErrorEvent,
+    Event,
+    ItemEndEvent,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+)
+from ..parts import ModelResponsePart, TextPart, TextPartDelta, ThinkingPart, ThinkingPartDelta, ToolCallPart, json_text
+from ..runs import Batch, Stage
+from ..runs.background_tasks import run_in_background
+from .access.guard import Guard
+from .access.policy import Principal
+
+Clock = Callable[[], float]
+
+
+class RunMeasurements:
+    """What was measured of one run. Seconds count from the moment it was opened; None: it did not come to that."""
+
+    __slots__ = ("characters", "end", "first_answer", "first_thought", "reasoning_characters", "seconds", "thinking")
+
+    def __init__(self) -> None:
+        self.first_thought: float | None = None
+        self.first_answer: float | None = None
+        self.thinking = 0.0
+        self.characters = 0
+        self.reasoning_characters = 0
+        self.seconds = 0.0
+        self.end = RunEndEvent("cancelled")
+
+
+class RunObserver(Protocol):
+    """Whoever is told (see `observe.RunWatch`)."""
+
+    def on_opened(self) -> None: ...
+
+    def on_stopping(self) -> None:
+        """Whoever reads the run stops it."""
+        ...
+
+    def on_event(self, event: Event) -> None:
+        """A turn's beginning or end, or an error within it."""
+        ...
+
+    def on_ended(self, measurements: RunMeasurements) -> None:
+        """The run that was opened is over. Once."""
+        ...
+
+
+class NullRunObserver:
+    """Nobody is."""
+
+    def on_opened(self) -> None: ...
+
+    def on_stopping(self) -> None: ...
+
+    def on_event(self, event: Event) -> None: ...
+
+    def on_ended(self, measurements: RunMeasurements) -> None: ...
+
+
+NULL_OBSERVER = NullRunObserver()
+
+
+class MeterStage(Stage):
+    """Counts a run for `principal`."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        principal: Principal,
+        observer: RunObserver = NULL_OBSERVER,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._guard = guard
+        self._principal = principal
+        self._observer = observer
+        self._clock = clock
+        self._stream_slot = guard.stream_slot(principal) if guard.has_limits(principal) else None
+        """Among the streams of the key."""
+        self._measurements = RunMeasurements()
+        self._opened_at = 0.0
+        self._thinking_since: float | None = None
+        self._is_settled = True
+        """Whether there is nothing to account for (any more)."""
+
+    async def open(self) -> None:
+        self._opened_at = self._clock()
+        if self._stream_slot is not None:
+            await self._stream_slot.__aenter__()
+
+    async def discard(self) -> None:
+        if self._stream_slot is not None:
+            await self._stream_slot.__aexit__(None, None, None)
+
+    def on_opened(self, *, queued: bool) -> None:
+        self._is_settled = False
+        self._observer.on_opened()
+
+    def on_stopping(self) -> None:
+        self._observer.on_stopping()
+
+    def process(self, batch: Batch) -> Batch:
+        measurements = self._measurements
+        for event in batch.events:
+            if type(event) is PartDeltaEvent:
+                delta = event.delta
+                if type(delta) is ThinkingPartDelta:
+                    if delta.content_delta and measurements.first_thought is None:
+                        measurements.first_thought = self._clock() - self._opened_at
+                        self.wants_deltas = False
+                elif type(delta) is TextPartDelta and measurements.first_answer is None:
+                    measurements.first_answer = self._clock() - self._opened_at
+                    self.wants_deltas = False
+            elif type(event) is PartStartEvent:
+                kind = type(event.part)
+                self.wants_deltas = (
+                    (kind is ThinkingPart and measurements.first_thought is None)
+                    or (kind is TextPart and measurements.first_answer is None)
+                )  # fmt: skip
+            elif type(event) is PartEndEvent:
+                self._count_characters(event.part)
+            elif type(event) is ItemStartEvent:
+                if event.kind == "reasoning":
+                    self._thinking_since = self._clock()
+            elif type(event) is ItemEndEvent:
+                if self._thinking_since is not None:
+                    measurements.thinking += self._clock() - self._thinking_since
+                    self._thinking_since = None
+            elif type(event) is RunEndEvent:
+                self._settle(event)
+            elif isinstance(event, ResponseStartEvent | ResponseEndEvent | ErrorEvent):
+                self._observer.on_event(event)
+        return batch
+
+    def _count_characters(self, part: ModelResponsePart) -> None:
+        """Add up the characters that were streamed. They are all in the part, once it ends."""
+        measurements = self._measurements
+        if isinstance(part, ThinkingPart):
+            measurements.characters += len(part.content)
+            measurements.reasoning_characters += len(part.content)
+        elif isinstance(part, TextPart):
+            measurements.characters += len(part.content)
+        elif isinstance(part, ToolCallPart):
+            measurements.characters += len(part.args if isinstance(part.args, str) else json_text(part.args))
+
+    def _settle(self, end: RunEndEvent) -> None:
+        if self._is_settled:
+            return
+        self._is_settled = True
+        measurements = self._measurements
+        measurements.end = end
+        measurements.seconds = self._clock() - self._opened_at
+        self._observer.on_ended(measurements)
+        if self._stream_slot is not None:
+            run_in_background(self._account(measurements), "the tokens of a run cannot be counted")
+
+    async def _account(self, measurements: RunMeasurements) -> None:
+        try:
+            await self._guard.charge(
+                self._principal,
+                measurements.end.usage,
+                characters=measurements.characters,
+                reasoning_characters=measurements.reasoning_characters,
+            )
+        finally:
+            await self.discard()

@@ -1,0 +1,456 @@
+"""What a gateway notices of its requests and runs, and to whom it tells it: metrics, spans, and one line each.
+
+    RequestWatch    one request, from its first byte to the end of its answer; each turn of a socket is one
+    RunWatch        one run: each turn of its model, each call of its tools, and its end
+
+A run can outlive the request that began it; then its end has a line of its own, with the request's id. Nothing here is
+called for a delta, and nothing here sees a text.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from opentelemetry.trace import Span, TracerProvider, use_span
+
+from ..asgi.http import Scope
+from ..errors import ConfigError, ErrorInfo, ModelError
+from ..events import ErrorEvent, Event, ResponseEndEvent, ResponseStartEvent
+from ..models import ChatModel, ModelStream
+from ..parts import Origin, RetryPromptPart, ToolCallPart, ToolReturnPart
+from ..settings import ModelCall
+from ..telemetry import log, names, spans
+from ..telemetry.lines import LogLine, formatter, request_id
+from ..telemetry.names import OTHER, Metrics
+from ..telemetry.spans import Tracing
+from .access.policy import Principal
+from .config import TelemetryConfig
+from .metering import RunMeasurements
+
+NO_ROUTE = "none"
+CLIENT_CLOSED_REQUEST = 499
+"""The status, in what is told, of a request whose client left before it was answered."""
+PROBE_PATHS = frozenset({"/health", "/ready", "/metrics"})
+"""What is asked again and again by machines: told at level debug, and not traced."""
+
+
+class Telemetry:
+    """One gateway's. `known`: the models that may be named in a label."""
+
+    def __init__(
+        self, config: TelemetryConfig, known_models: Container[str], tracers: TracerProvider | None = None
+    ) -> None:
+        self.metrics = Metrics() if config.metrics else None
+        self.tracing = Tracing(tracers)
+        self._known_models = known_models
+
+    def model_label(self, model: str | None) -> str:
+        """A model's name, as a label: clients may ask for names that are in no list."""
+        return model if model is not None and model in self._known_models else OTHER
+
+    def begin_request(self, scope: Scope) -> RequestTelemetry:
+        return RequestTelemetry(self, scope)
+
+
+class RequestTelemetry:
+    """One request. Whoever serves it fills in what it learns; `end` tells it."""
+
+    def __init__(self, telemetry: Telemetry, scope: Scope, turn: int | None = None) -> None:
+        self.telemetry = telemetry
+        headers = {name: value for name, value in scope["headers"] if name in _HEADERS}
+        client_request_id = names.safe_id(headers.get(b"x-request-id", b"").decode("latin-1"))
+        self.id = client_request_id or f"req_{secrets.token_hex(12)}"
+        self.method = "WEBSOCKET" if scope["type"] == "websocket" else str(scope["method"])
+        self.path = str(scope["path"])
+        self.route = NO_ROUTE
+        self.protocol = NO_ROUTE
+        self.status = 0
+        """What it was answered with; 0: nothing yet."""
+        self.error: str | None = None
+        """The kind of error that it was answered with."""
+        self.principal = Principal("")
+        self.model: str | None = None
+        """The public name."""
+        self.response_id: str | None = None
+        self.is_stream = False
+        self.run: RunTelemetry | None = None
+        self.has_ended = False
+        self._scope = scope
+        self._turn_count = 0
+        self._started_at = time.monotonic()
+        # A socket is open for an hour: its turns have spans, it has none.
+        self.span: Span | None = None
+        if (scope["type"] == "http" or turn is not None) and self.path not in PROBE_PATHS:
+            carrier = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
+            attributes = {names.HTTP_METHOD: _known_method(self.method), names.REQUEST_ID: self.id}
+            self.span = telemetry.tracing.start_request(_known_method(self.method), attributes, carrier)
+
+    @property
+    def response_header(self) -> tuple[bytes, bytes]:
+        """For the answer, whatever it is."""
+        return b"x-request-id", self.id.encode()
+
+    def begin_turn(self) -> RequestTelemetry:
+        """A request of its own, within a socket."""
+        self._turn_count += 1
+        turn = RequestTelemetry(self.telemetry, self._scope, self._turn_count)
+        turn.id = f"{self.id}.{self._turn_count}"
+        turn.route, turn.protocol, turn.principal = self.route, self.protocol, self.principal
+        request_id.set(turn.id)
+        return turn
+
+    def begin_stream(self) -> None:
+        """The answer is a stream, and begins."""
+        self.status, self.is_stream = 200, True
+        if self.telemetry.metrics is not None:
+            self.telemetry.metrics.open_streams(self.protocol).inc()
+
+    def record_error(self, status: int, error: ErrorInfo) -> None:
+        """With an error, which says so to whoever asked."""
+        self.status, self.error = status, error.kind
+
+    def begin_run(self, model: ChatModel, tool_names: Container[str]) -> RunTelemetry:
+        """A run that this request begins."""
+        self.run = RunTelemetry(self, model, tool_names)
+        return self.run
+
+    def end(self) -> None:
+        """It is over. Idempotent."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        seconds = time.monotonic() - self._started_at
+        status = self.status or CLIENT_CLOSED_REQUEST
+        method = _known_method(self.method)
+        metrics = self.telemetry.metrics
+        if metrics is not None:
+            metrics.requests(self.route, method, self.protocol, str(status)).inc()
+            metrics.request_seconds(self.route, method, self.protocol).observe(seconds)
+            if self.is_stream:
+                metrics.open_streams(self.protocol).dec()
+        if self.span is not None:
+            self._end_span(self.span, method, status)
+        level = logging.DEBUG if self.route in PROBE_PATHS else logging.INFO
+        if log.isEnabledFor(level):
+            log.log(level, "%s", LogLine("request", self._log_fields(status, seconds)))
+
+    def _end_span(self, span: Span, method: str, status: int) -> None:
+        has_route = self.route != NO_ROUTE
+        span.update_name(f"{method} {self.route}" if has_route else method)
+        run = self.run
+        error = self.error or (run.error if run is not None else None)
+        attributes = {
+            names.HTTP_ROUTE: self.route if has_route else None,
+            names.HTTP_STATUS: status,
+            names.PROTOCOL: self.protocol,
+            names.REQUEST_MODEL: self.model,
+            names.RESPONSE_ID: self.response_id,
+        }
+        # What was wrong with a request is no failure of the server's, as the conventions have it.
+        failed = status >= 500 or status < 400
+        spans.end_span(span, attributes | (run.span_attributes if run is not None else {}), error, failed=failed)
+
+    def _log_fields(self, status: int, seconds: float) -> dict[str, Any]:
+        principal, run = self.principal, self.run
+        return {
+            "method": self.method,
+            "path": self.path,
+            "status": status,
+            "seconds": round(seconds, 4),
+            "request_id": self.id,
+            "protocol": self.protocol,
+            "owner": principal.owner or None,
+            "key": principal.key_id,
+            "model": self.model,
+            "response_id": self.response_id,
+            "stream": self.is_stream if self.model is not None else None,
+            "error": self.error,
+            **(run.log_fields if run is not None else {}),
+        }
+
+
+class RunTelemetry:
+    """One run."""
+
+    def __init__(self, request: RequestTelemetry, model: ChatModel, tool_names: Container[str]) -> None:
+        telemetry = request.telemetry
+        self.request = request
+        self.metrics, self._tracing = telemetry.metrics, telemetry.tracing
+        self.model_label = telemetry.model_label(request.model)
+        self.model: ChatModel = ObservedModel(model, self)
+        """The model, to be asked by the run."""
+        self.origin = model.origin
+        self.error: str | None = None
+        self.span_attributes: dict[str, Any] = {}
+        """The span's attributes, when it is over."""
+        self.log_fields: dict[str, Any] = {}
+        """The line's."""
+        self._tool_names = tool_names
+        self._labels = (self.model_label, self.origin.provider)
+        self._upstream_ids: list[str] = []
+        self._finish_reasons: list[str] = []
+        self._span: Span | None = None
+        """Of the turn."""
+        self._turn_started_at = 0.0
+        self._turn_error: str | None = None
+        self._is_stopping = False
+
+    # --- as it is driven (see `metered.Watching`) ----------------------------------------------------------------
+
+    def on_opened(self) -> None:
+        if self.metrics is not None:
+            self.metrics.open_runs(self.model_label).inc()
+
+    def on_stopping(self) -> None:
+        """Whoever reads it stops: what is said of errors from now on is ours."""
+        self._is_stopping = True
+
+    def on_event(self, event: Event) -> None:
+        """A turn's beginning, its end, or what it failed with."""
+        if isinstance(event, ResponseStartEvent):
+            if self._span is not None:
+                self._span.set_attribute(names.FIRST_CHUNK, time.monotonic() - self._turn_started_at)
+        elif isinstance(event, ErrorEvent):
+            if not self._is_stopping:
+                self._turn_error = event.error.kind
+                self._count_error(event.error.kind)
+        elif isinstance(event, ResponseEndEvent):
+            reasons = [event.finish_reason] if event.finish_reason is not None else []
+            self._finish_reasons += reasons
+            if self._span is not None:
+                error = "cancelled" if self._is_stopping else self._turn_error
+                self._end_turn({names.FINISH_REASONS: reasons or None, **spans.usage_attributes(event.usage)}, error)
+
+    def on_ended(self, measurements: RunMeasurements) -> None:
+        end, usage = measurements.end, measurements.end.usage
+        self.error = end.error.kind if end.error is not None else None
+        self._end_turn({}, self.error or end.status)
+        if self.metrics is not None:
+            self._count_metrics(self.metrics, measurements)
+        self.log_fields = {
+            "run": end.status,
+            "run_error": self.error,
+            "first_reasoning": _rounded(measurements.first_thought),
+            "first_answer": _rounded(measurements.first_answer),
+            "thinking": _rounded(measurements.thinking or None),
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "reasoning_tokens": usage.output_reasoning_tokens,
+            "upstream": ",".join(self._upstream_ids) or None,
+        }
+        if self.request.span is not None:
+            self.span_attributes = {
+                names.OPERATION: names.CHAT,
+                names.PROVIDER: names.PROVIDER_NAMES.get(self.origin.provider, self.origin.provider),
+                names.FINISH_REASONS: self._finish_reasons or None,
+                names.RUN_STATUS: end.status,
+                names.FIRST_CHUNK: _first_chunk_seconds(measurements),
+                **spans.usage_attributes(usage),
+            }
+        if self.request.has_ended and log.isEnabledFor(logging.INFO):
+            fields = {
+                "seconds": _rounded(measurements.seconds),
+                "request_id": self.request.id,
+                "model": self.request.model,
+                "response_id": self.request.response_id,
+            }
+            log.info("%s", LogLine("run", fields | self.log_fields))
+
+    def _count_metrics(self, metrics: Metrics, measurements: RunMeasurements) -> None:
+        labels, usage = self._labels, measurements.end.usage
+        metrics.open_runs(self.model_label).dec()
+        metrics.run_ends(*labels, measurements.end.status).inc()
+        metrics.run_seconds(*labels).observe(measurements.seconds)
+        for family, seconds in (
+            (metrics.first_reasoning_seconds, measurements.first_thought),
+            (metrics.first_answer_seconds, measurements.first_answer),
+            (metrics.thinking_seconds, measurements.thinking or None),
+        ):
+            if seconds is not None:
+                family(*labels).observe(seconds)
+        for counter, tokens in (
+            (metrics.input_tokens, usage.input_tokens),
+            (metrics.output_tokens, usage.output_tokens),
+            (metrics.reasoning_tokens, usage.output_reasoning_tokens),
+        ):
+            if tokens is not None and tokens > 0:
+                counter(*labels).inc(tokens)
+
+    # --- turns ---------------------------------------------------------------------------------------------------
+
+    def begin_turn(self, model: ChatModel, call: ModelCall) -> None:
+        self._turn_error = None
+        self._turn_started_at = time.monotonic()
+        if self.metrics is not None:
+            self.metrics.turns(*self._labels).inc()
+        parent = self.request.span
+        # Also when the request is over: a run in the background belongs to it.
+        if parent is not None and parent.get_span_context().trace_flags.sampled:
+            self._span = self._tracing.start_turn(parent, f"{names.CHAT} {model.name}", _turn_attributes(model, call))
+
+    def on_turn_opened(self, upstream_id: str | None) -> None:
+        upstream_id = names.safe_id(upstream_id)
+        if upstream_id is not None:
+            self._upstream_ids.append(upstream_id)
+            if self._span is not None:
+                self._span.set_attribute(names.UPSTREAM_REQUEST_ID, upstream_id)
+
+    def on_turn_failed(self, error: BaseException) -> None:
+        """It did not begin."""
+        kind = error.info.kind if isinstance(error, ModelError) else None
+        if isinstance(error, ModelError):
+            self.on_turn_opened(error.request_id)
+            if error.address is not None:
+                log.warning("the provider %s at %s: %s", self.origin.provider, error.address, error.info.message)
+            self._count_error(error.info.kind)
+        self._end_turn({}, kind or type(error).__name__)
+
+    def _end_turn(self, attributes: dict[str, Any], error: str | None) -> None:
+        span, self._span = self._span, None
+        spans.end_span(span, attributes, error, failed=error != "cancelled")
+
+    def _count_error(self, kind: str) -> None:
+        if self.metrics is not None:
+            self.metrics.upstream_errors(self.origin.provider, kind).inc()
+
+    # --- tools ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def trace_tool_call(self, call: ToolCallPart) -> Iterator[Callable[[ToolReturnPart | RetryPromptPart], None]]:
+        """Around one call; to be told its result."""
+        name = call.tool_name if call.tool_name in self._tool_names else OTHER
+        attributes = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: name,
+            names.TOOL_TYPE: "function",
+            names.TOOL_CALL_ID: names.safe_id(call.tool_call_id),
+        }
+        parent = self.request.span
+        span = (
+            self._tracing.start_tool_call(parent, f"{names.EXECUTE_TOOL} {name}", attributes)
+            if parent is not None
+            else None
+        )
+        outcome = "cancelled"
+        started_at = time.monotonic()
+
+        def set_result(result: ToolReturnPart | RetryPromptPart) -> None:
+            nonlocal outcome
+            outcome = result.outcome if isinstance(result, ToolReturnPart) else "retry"
+
+        try:
+            # What the tool itself traces is below it. An exception's message is not for a span.
+            with (
+                nullcontext() if span is None else use_span(span, record_exception=False, set_status_on_exception=False)
+            ):
+                yield set_result
+        finally:
+            if self.metrics is not None:
+                self.metrics.tool_calls(name, outcome).inc()
+                self.metrics.tool_seconds(name).observe(time.monotonic() - started_at)
+            spans.end_span(span, {names.TOOL_OUTCOME: outcome}, None if outcome == "success" else outcome)
+
+
+class ObservedModel:
+    """A model whose turns are noticed. The turns themselves are its own: nothing stands between them and the run."""
+
+    def __init__(self, model: ChatModel, telemetry: RunTelemetry) -> None:
+        self.name = model.name
+        self.origin: Origin = model.origin
+        self._model = model
+        self._telemetry = telemetry
+
+    async def open(self, call: ModelCall) -> ModelStream:
+        telemetry = self._telemetry
+        telemetry.begin_turn(self._model, call)
+        try:
+            turn = await self._model.open(call)
+        except BaseException as error:
+            telemetry.on_turn_failed(error)
+            raise
+        telemetry.on_turn_opened(getattr(turn, "request_id", None))
+        return turn
+
+    def warnings(self, call: ModelCall) -> list[str]:
+        return self._model.warnings(call)
+
+
+_HEADERS = (b"x-request-id", b"traceparent", b"tracestate")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "WEBSOCKET"})
+
+
+def _known_method(method: str) -> str:
+    """A client can make one up."""
+    return method if method in _METHODS else "_DEFAULT_KIND"
+
+
+def _turn_attributes(model: ChatModel, call: ModelCall) -> dict[str, Any]:
+    provider = model.origin.provider
+    host, port = getattr(model, "address", None) or (None, None)
+    settings = {name: call.settings.get(field) for field, name in names.SETTING_ATTRIBUTES.items()}
+    return {
+        names.OPERATION: names.CHAT,
+        names.PROVIDER: names.PROVIDER_NAMES.get(provider, provider),
+        names.REQUEST_MODEL: model.name,
+        names.REQUEST_STREAM: call.stream,
+        names.SERVER_ADDRESS: host,
+        names.SERVER_PORT: port,
+        **{name: value for name, value in settings.items() if isinstance(value, int | float)},
+    }
+
+
+def _first_chunk_seconds(measurements: RunMeasurements) -> float | None:
+    return min((s for s in (measurements.first_thought, measurements.first_answer) if s is not None), default=None)
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 4)
+
+
+EXPORT_TIMEOUT_SECONDS = 3
+"""How long a collector that does not answer is waited for, also by a gateway that stops."""
+
+
+def configure_logging(config: TelemetryConfig) -> None:
+    """Write what is logged to stderr. For the process: called where one begins, and not where a gateway is made."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter(config.log))
+    log.handlers[:] = [handler]
+    log.setLevel(config.log_level.upper())
+    log.propagate = False
+
+
+def create_tracer_provider(config: TelemetryConfig) -> TracerProvider | None:
+    """A provider of tracers that sends its spans to `otlp_endpoint`. Raises `ConfigError` without the extra."""
+    endpoint = config.otlp_endpoint
+    if endpoint is None:
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk import trace
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise ConfigError(
+            ["telemetry.otlp_endpoint: sending traces needs an extra: pip install 'pellucid[otel]'"]
+        ) from error
+    url = endpoint if endpoint.endswith("/v1/traces") else endpoint.rstrip("/") + "/v1/traces"
+    # What else is usual is taken from the environment by its usual names (OTEL_…).
+    service_name = os.environ.get("OTEL_SERVICE_NAME", "pellucid")
+    timeout_seconds = None if "OTEL_EXPORTER_OTLP_TIMEOUT" in os.environ else EXPORT_TIMEOUT_SECONDS
+    provider = trace.TracerProvider(resource=Resource.create({"service.name": service_name}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(url, timeout=timeout_seconds)))
+    return provider
+
+
+def shut_down_tracer_provider(provider: TracerProvider | None) -> None:
+    """Send what is left, and stop. It may take a moment: not for the event loop."""
+    shutdown = getattr(provider, "shutdown", None)
+    if shutdown is not None:
+        shutdown()

@@ -1,0 +1,274 @@
+"""A request for a response with everything looked up: what it goes on from, what it adds, and the row that it leaves.
+
+`resolve_request` makes an `ResolvedRequest` of a request; an `ResolvedRequest` makes its run, its header and its row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ...conversation import join_messages
+from ...errors import RequestError
+from ...models import ChatModel
+from ...models.truncation import TruncatingModel
+from ...parts import ModelMessage, messages_to_json
+from ...protocols.openresponses import Dialect, MCPServerSpec, ReferenceContext, Request
+from ...protocols.openresponses import types as t
+from ...run import Mint
+from ...runs import RunSource
+from ...runs.server_tools import RequestServers
+from ...settings import ModelCall
+from ...storage import StoredResponse
+from ...storage.names import check_names
+from ...tools import AnyTool
+from ...tools.mcp import MCPServer
+from ...view import Viewer
+from ..access.policy import Principal
+from ..exchange import Exchange
+from ..prepare import PreparedRequest, prepare
+from ..services import Services
+from .previous_context import (
+    CachedResponse,
+    PreviousContext,
+    calls_of,
+    load_conversation,
+    load_referenced_items,
+    load_response_chain,
+)
+from .run_header import ResponseRunHeader, dialect_of
+
+MCP_CONNECT_SECONDS = 10.0
+"""How long an MCP server that a request names may take to answer before the run begins."""
+
+
+class ResolvedRequest(NamedTuple):
+    """One request. `resolve_request` makes it."""
+
+    services: Services
+    principal: Principal
+    request: Request
+    prepared: PreparedRequest
+    viewer: Viewer
+    dialect: Dialect
+    id: str
+    created_at: float
+    is_stored: bool
+    conversation_id: str | None
+    input_items: list[dict[str, Any]]
+    """The input, as it was received."""
+    previous_messages: Sequence[ModelMessage]
+    """The conversation until now."""
+    new_messages: Sequence[ModelMessage]
+    """What the input adds to it."""
+    is_chained: bool
+    """Whether what this goes on from is in the store."""
+    mcp_servers: dict[str, MCPServer]
+    """Those that the request names, by where it does."""
+    call: ModelCall | None
+    """What to ask the model; None until it is known what those servers offer."""
+
+    @property
+    def model(self) -> ChatModel:
+        return self.prepared.model
+
+    @property
+    def appends_to_conversation(self) -> bool:
+        """Whether its conversation gets what it says: one that is not stored only reads it."""
+        return self.is_stored and self.conversation_id is not None
+
+    @property
+    def has_seals(self) -> bool:
+        return self.request.wants_seals or self.viewer.rule.only_seals
+
+    @property
+    def run_header(self) -> ResponseRunHeader:
+        body = self.request.body
+        response = self.request.response(self.id, self.prepared.model_name, int(self.created_at))
+        response.store = self.is_stored
+        response.background = bool(body.background)
+        if self.appends_to_conversation:
+            response.conversation = t.ConversationRef(self.conversation_id or "")
+        response.previous_response_id = body.previous_response_id
+        response.max_output_tokens = self.principal.policy.output_token_limit(body.max_output_tokens)
+        return ResponseRunHeader(
+            response,
+            self.dialect,
+            self.viewer.view,
+            self.has_seals,
+            self.request.wants_summaries,
+            self.request.obfuscate,
+            most=self.services.catalog.max_view(self.prepared.model_name),
+        )
+
+    def create_run(self, stored_as: StoredResponse | None = None) -> RunSource:
+        """`stored_as`: its row, where the run is stored before its end is shown."""
+        model = self.model
+        if self.request.body.truncation == "auto":
+            model = TruncatingModel(model, self.services.catalog.context_tokens(self.prepared.model_name))
+        if self.call is not None:
+            return self.prepared.create_run(
+                self.call, self.prepared.tools, model=model, with_seals=self.has_seals, stored_as=stored_as
+            )
+        messages = [*self.previous_messages, *self.new_messages]
+
+        def plan(tools: list[AnyTool]) -> tuple[ModelCall, Sequence[AnyTool]]:
+            call = self.prepared.model_call(messages, tools)
+            return call, self.prepared.executable_tools(call, tools)
+
+        named_servers = RequestServers(self.mcp_servers, self.prepared.tools, self.request.client_tools, plan)
+        call = ModelCall(model.name, messages)
+        return self.prepared.create_run(
+            call, (), model=model, with_seals=self.has_seals, mcp_servers=named_servers, stored_as=stored_as
+        )
+
+    def make_row(self, header: ResponseRunHeader) -> StoredResponse:
+        body = self.request.body
+        return StoredResponse(
+            id=self.id,
+            owner=self.principal.owner,
+            created_at=self.created_at,
+            updated_at=self.created_at,
+            expires_at=self.services.expires_at(self.principal),
+            status="in_progress",
+            model=self.prepared.model_name,
+            previous_id=body.previous_response_id if self.is_chained else None,
+            conversation_id=self.conversation_id,
+            background=bool(body.background),
+            header=msgspec.json.encode(header),
+            input=msgspec.json.encode(self.input_items),
+            # Nobody else could find what is remembered by a socket alone.
+            messages=messages_to_json(
+                list(self.new_messages) if self.is_chained else join_messages(self.previous_messages, self.new_messages)
+            ),
+        )
+
+
+async def resolve_request(
+    services: Services, exchange: Exchange, request: Request, mint: Mint, cached: CachedResponse | None = None
+) -> ResolvedRequest:
+    """Look up everything that the request names. Raises `RequestError` and `StoreError`.
+
+    `recent`: what a socket remembers of its own last response.
+    """
+    principal, body = exchange.principal, request.body
+    prepared = await prepare(services, exchange, request, request.model, mint, with_summaries=request.wants_summaries)
+    id = exchange.telemetry.response_id = mint("resp")
+    is_stored = _is_stored(services, principal, request)
+    conversation_id = _conversation_id_of(body.conversation)
+    input_items = request.input_items(mint)
+    if is_stored:
+        check_names(**{f"input[{index}].id": item["id"] for index, item in enumerate(input_items)})
+    mcp_servers = {server.path: _create_mcp_server(services, principal, server) for server in request.mcp_servers}
+    is_chained = cached is None or cached.is_stored or cached.id != body.previous_response_id
+    previous = await _load_previous(services, principal.owner, request, conversation_id, None if is_chained else cached)
+    if is_stored and conversation_id is not None:
+        _check_new_items(input_items, previous.item_ids)
+    known = ReferenceContext(
+        calls_of(previous.messages), await load_referenced_items(services.store, principal.owner, request.references)
+    )
+    new_messages = prepared.unseal(request.messages(known))
+    return ResolvedRequest(
+        services,
+        principal,
+        request,
+        prepared,
+        exchange.viewer,
+        dialect_of(exchange, services),
+        id,
+        time.time(),
+        is_stored,
+        conversation_id,
+        input_items,
+        previous.messages,
+        new_messages,
+        is_chained,
+        mcp_servers,
+        None if mcp_servers else prepared.model_call([*previous.messages, *new_messages]),
+    )
+
+
+def _is_stored(services: Services, principal: Principal, request: Request) -> bool:
+    """Whether the response is kept. Raises `RequestError` if it must be and may not."""
+    policy, requested = principal.policy, request.body.store
+    is_stored = policy.may_store(requested if requested is not None else services.config.storage.store and policy.store)
+    if request.body.background and not is_stored:
+        raise RequestError(
+            "background: a response that nobody waits for must be stored, and here none is unless it is asked for; "
+            "send store: true"
+            if policy.store
+            else "background: it must be stored, and you may not have that",
+            kind="invalid_request" if policy.store else "forbidden",
+            code="store_required" if policy.store else "store_not_allowed",
+            param="background",
+        )
+    return is_stored
+
+
+def _create_mcp_server(services: Services, principal: Principal, server: MCPServerSpec) -> MCPServer:
+    """The MCP server that the request names, not reached yet. Raises `RequestError` for one that may not be."""
+    try:
+        url = services.egress.check_url(server.url)
+        client = MCPServer(
+            server.label,
+            url=server.url,
+            headers=server.headers,
+            policy=services.egress,
+            allowed_tools=server.allowed_tools,
+            connect_timeout=MCP_CONNECT_SECONDS,
+        )
+    except RequestError as error:
+        info = error.info
+        raise RequestError(
+            f"{server.path}: {info.message}", kind=info.kind, code=info.code, param=server.path
+        ) from error
+    principal.policy.check_tool(f"mcp:{url.host}")
+    return client
+
+
+async def _load_previous(
+    services: Services, owner: str, request: Request, conversation_id: str | None, cached: CachedResponse | None
+) -> PreviousContext:
+    if cached is not None:
+        return PreviousContext(cached.messages)
+    previous_id = request.body.previous_response_id
+    if previous_id is not None:
+        return await load_response_chain(services.store, owner, previous_id)
+    if conversation_id is not None:
+        return await load_conversation(services.store, owner, conversation_id, services.sealer.for_tenant(owner).open)
+    return PreviousContext()
+
+
+def _check_new_items(items: Sequence[dict[str, Any]], existing_ids: frozenset[str]) -> None:
+    """Whether they can be added to their conversation. Raises `RequestError`."""
+    seen = set(existing_ids)
+    for index, item in enumerate(items):
+        if item["type"] == "item_reference":
+            raise RequestError(
+                f"input[{index}]: an item_reference cannot be added to a conversation, whose items the model sees "
+                "anyway; send the item itself, or use previous_response_id",
+                code="invalid_value",
+                param=f"input[{index}]",
+            )
+        if item["id"] in seen:
+            raise RequestError(
+                f"input[{index}].id: the item {item['id']!r} is in the conversation already; leave it out, or its id",
+                code="already_exists",
+                param=f"input[{index}].id",
+            )
+        seen.add(item["id"])
+
+
+def _conversation_id_of(value: Any) -> str | None:
+    match value:
+        case None:
+            return None
+        case str(id) | {"id": str(id)}:
+            return id
+        case _:
+            raise RequestError(
+                "conversation: must be an id, or an object with one", code="invalid_value", param="conversation"
+            )

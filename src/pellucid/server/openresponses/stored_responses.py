@@ -1,0 +1,204 @@
+"""What was kept of responses: read, followed from any cursor on any replica, cancelled, deleted.
+
+What belongs to another tenant is not there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, TypedDict
+
+import msgspec
+
+from ...asgi.streaming import serve_stream
+from ...errors import RequestError
+from ...protocols.openresponses import types as t
+from ...relay import RelayError
+from ...runs import Batch
+from ...runs.replay import MAX_BATCHES
+from ...runs.run_log import unpack_log
+from ...storage import StoredResponse
+from ...view import Redactor, View, Viewer, stricter
+from ..exchange import Exchange, parse_int
+from ..services import Services, protocol_of
+from .input_redaction import redact_input_items
+from .run_header import EVENTS_HEADER, ResponseRunHeader, dialect_of
+
+_header_decoder = msgspec.json.Decoder(ResponseRunHeader)
+
+
+class KeptItem(TypedDict):
+    """An item as it was received, or as the model made it, with an id."""
+
+    id: str
+    type: str
+
+
+class ItemList(msgspec.Struct, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[KeptItem]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class DeletedResponse(msgspec.Struct):
+    id: str
+    object: Literal["response"] = "response"
+    deleted: Literal[True] = True
+
+
+class ResponseHandlers:
+    """The endpoints."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def get(self, exchange: Exchange) -> None:
+        row = await self._find_row(exchange, log=True)
+        stream = _bool_param(exchange, "stream")
+        after = exchange.query_param("starting_after")
+        dialect = dialect_of(exchange, self._services) if exchange.request_header(EVENTS_HEADER) is not None else None
+        if not stream:
+            if after is not None:
+                raise RequestError(
+                    "starting_after: it is a place in the stream; ask with stream=true",
+                    code="invalid_value",
+                    param="starting_after",
+                )
+            await exchange.send_json(await self._build_response(exchange, row))
+            return
+        header, viewer = self._decode_header(exchange, row)
+        encoder = header.encoder(
+            viewer,
+            dialect=dialect,
+            seals=_requested_seals(exchange),
+            after=-1 if after is None else parse_int(after, "starting_after", 0),
+        )
+        await serve_stream(exchange, self._services.replay(row), Redactor(viewer), encoder)
+
+    async def delete(self, exchange: Exchange) -> None:
+        row = await self._find_row(exchange)
+        if not row.is_finished:
+            await self._services.cancel(row)
+        if not await self._services.store.responses.delete(row.owner, row.id):
+            raise response_not_found(row.id)
+        if row.background:
+            await self._services.detached.drop_log(row)
+        await exchange.send_json(DeletedResponse(row.id))
+
+    async def cancel(self, exchange: Exchange) -> None:
+        row = await self._find_row(exchange)
+        if not row.background:
+            raise RequestError(
+                f"the response {row.id} does not run in the background; to stop one that is read, stop reading it",
+                code="not_cancellable",
+            )
+        if not row.is_finished:
+            await self._services.cancel(row)
+        await exchange.send_json(await self._build_response(exchange, await self._find_row(exchange, log=True)))
+
+    async def input_items(self, exchange: Exchange) -> None:
+        row = await self._find_row(exchange)
+        items = msgspec.json.decode(row.input)
+        # Thoughts that were given back are most likely its model's own.
+        viewer = exchange.viewer_for(max_view_of(self._services, row))
+        await exchange.send_json(paginate(exchange, redact_input_items(items, viewer)))
+
+    # --- what they share ---------------------------------------------------------------------------------------
+
+    async def _find_row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
+        id = exchange.path_params["id"]
+        row = await self._services.store.responses.get(exchange.principal.owner, id, log=log)
+        if row is None or protocol_of(row.header) != "openresponses":
+            raise response_not_found(id)
+        return row
+
+    def _decode_header(self, exchange: Exchange, row: StoredResponse) -> tuple[ResponseRunHeader, Viewer]:
+        header = _header_decoder.decode(row.header)
+        exchange.viewer = header.viewer(exchange, self._services.catalog.max_view(row.model))
+        return header, exchange.viewer
+
+    async def _current_batches(self, row: StoredResponse, response: t.Response) -> list[Batch]:
+        """What a response that is not over has come to, as far as the relay can tell."""
+        try:
+            batches = await self._services.detached.read_batches(row)
+        except RelayError:
+            return []
+        if not batches:
+            response.status = "queued"
+        return batches
+
+    async def _build_response(self, exchange: Exchange, row: StoredResponse) -> t.Response:
+        """The response as it stands."""
+        header, viewer = self._decode_header(exchange, row)
+        encoder = header.encoder(viewer, seals=_requested_seals(exchange))
+        redact = Redactor(viewer).feed
+        encoder.start()
+        for index, batch in enumerate(
+            unpack_log(row.log) if row.is_finished else await self._current_batches(row, encoder.response)
+        ):
+            encoder.feed(redact(batch.events), batch.time_ms)
+            if index % MAX_BATCHES == MAX_BATCHES - 1:
+                await asyncio.sleep(0)
+        if row.status == "cancelled":
+            encoder.response.status = "cancelled"
+        return encoder.response
+
+
+def max_view_of(services: Services, row: StoredResponse) -> View:
+    """What anybody may see of its model: the lesser of what it was then and is now."""
+    return stricter(_header_decoder.decode(row.header).most, services.catalog.max_view(row.model))
+
+
+def paginate(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:
+    """A page of a list that is here whole. Raises `RequestError`."""
+    limit, order = page_params(exchange)
+    items = items if order == "asc" else items[::-1]
+    after = exchange.query_param("after")
+    if after is not None:
+        index = next((index for index, item in enumerate(items) if item["id"] == after), None)
+        if index is None:
+            raise RequestError(f"after: there is no item {after!r} in this list", code="invalid_value", param="after")
+        items = items[index + 1 :]
+    return item_list(items[:limit], has_more=len(items) > limit)
+
+
+def page_params(exchange: Exchange) -> tuple[int, str]:
+    """How many items are asked for, and in which order."""
+    order = exchange.query_param("order")
+    order = "desc" if order is None else order
+    if order not in ("asc", "desc"):
+        raise RequestError("order: must be asc or desc", code="invalid_value", param="order")
+    return exchange.query_int("limit", 20, 1, 100), order
+
+
+def item_list(items: list[Any], *, has_more: bool) -> ItemList:
+    ids = [item["id"] for item in items]
+    return ItemList(data=items, first_id=ids[0] if ids else None, last_id=ids[-1] if ids else None, has_more=has_more)
+
+
+def response_not_found(id: str) -> RequestError:
+    return RequestError(
+        f"there is no response {id!r} here; it may have expired, been deleted or not been stored",
+        kind="not_found",
+        code="response_not_found",
+        param="response_id",
+    )
+
+
+def _bool_param(exchange: Exchange, name: str) -> bool:
+    value = exchange.query_param(name)
+    match "false" if value is None else value.lower():
+        case "true" | "1":
+            return True
+        case "false" | "0":
+            return False
+        case other:
+            raise RequestError(f"{name}: must be true or false, not {other!r}", code="invalid_value", param=name)
+
+
+def _requested_seals(exchange: Exchange) -> bool | None:
+    """Whether seals are asked for; None: as they were when the response was made."""
+    included = [value for key, value in exchange.query if key in ("include", "include[]")]
+    return "reasoning.encrypted_content" in included if included else None

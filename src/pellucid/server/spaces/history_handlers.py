@@ -1,0 +1,238 @@
+"""What was said in a space, for one who asks: pages, search, trees, shapes, references, export and replay.
+
+All of it comes out of `spaces.past`, which shows a reader what they may see and nothing else; here stands what HTTP
+makes of it. Envelopes are written in the dialect that is asked for (`?dialect=`), MEW's otherwise.
+
+The history of a space for one participant, as the doors hand it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from ...asgi import http
+from ...envelopes import DEFAULT_DIALECT, DialectName, Envelope, encode, write
+from ...envelopes.context import parse as path_of
+from ...envelopes.kinds import normalize_kind
+from ...envelopes.visibility import SpaceView
+from ...errors import PellucidError, RequestError
+from ...spaces.history.export import export_format, reasoning_form
+from ...spaces.history.history import History
+from ...spaces.history.visible_log import EnvelopeFilter, Page
+from ..access.credentials import credential
+from ..exchange import Exchange, parse_int
+from ..services import Services
+from . import space_query
+from .auth import AuthenticatedParticipant
+
+
+def to_json_value(value: Any, dialect: DialectName = DEFAULT_DIALECT) -> Any:
+    """A struct and all that is in it."""
+    if isinstance(value, Envelope):
+        return write(value, dialect)
+    if isinstance(value, msgspec.Struct):
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return {encoded: to_json_value(getattr(value, name), dialect) for name, encoded in names}
+    if isinstance(value, dict):
+        return {name: to_json_value(one, dialect) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json_value(one, dialect) for one in value]
+    return value
+
+
+async def send_uncached(exchange: Exchange, value: Any) -> None:
+    """Who may see what changes from one moment to the next: nobody keeps an answer."""
+    exchange.response_headers.append((b"cache-control", b"no-store"))
+    await exchange.send_json(value)
+
+
+def history_of(
+    services: Services, authenticated: AuthenticatedParticipant, view: SpaceView, token: str | None
+) -> History:
+    """`token`: with which other spaces are looked into, for what is referred to there."""
+
+    async def open_other_history(name: str) -> History | None:
+        if token is None:
+            return None
+        try:
+            other_participant = AuthenticatedParticipant(*await services.spaces.admit(name, token))
+        except PellucidError:
+            return None
+        return history_of(services, other_participant, "full", None)
+
+    space = authenticated.space
+    return History(
+        services.store,
+        space.owner,
+        space.name,
+        space.viewer(authenticated.participant, view),
+        advisory=space.is_advisory,
+        other_history=open_other_history,
+    )
+
+
+DEFAULT_PAGE_SIZE = 100
+"""Envelopes on one page. Who asks for more than `history.MOST_PAGE` gets so many, and is told that there are more."""
+
+MAX_PAGE_SIZE = 10_000
+NDJSON = "application/x-ndjson"
+
+
+class SpacePage(Page, frozen=True, kw_only=True):
+    head: int
+
+
+class HistoryHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def _history(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> History:
+        return history_of(self._services, authenticated, space_query.view_param(exchange), credential(exchange.scope))
+
+    # --- envelopes ---------------------------------------------------------------------------------------------
+
+    async def page(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        page = await self._history(exchange, authenticated).page(
+            after=space_query.seq_param(exchange, "after_seq") or 0,
+            before=space_query.seq_param(exchange, "before_seq"),
+            limit=_limit(exchange),
+            newest=space_query.bool_param(exchange, "newest"),
+            **_filters(exchange),
+        )
+        answer = SpacePage(**msgspec.structs.asdict(page), head=authenticated.space.head)
+        await send_uncached(exchange, to_json_value(answer, _dialect(exchange)))
+
+    async def envelope(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        seq = _seq(exchange)
+        envelope = await self._history(exchange, authenticated).one(seq)
+        if envelope is None:
+            raise _envelope_not_found(seq)
+        await send_uncached(exchange, write(envelope, _dialect(exchange)))
+
+    async def references(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        seq = _seq(exchange)
+        references = await self._history(exchange, authenticated).references(seq)
+        if references is None:
+            raise _envelope_not_found(seq)
+        await send_uncached(exchange, to_json_value(references, _dialect(exchange)))
+
+    async def search(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        query = exchange.query_param("q")
+        if not query:
+            raise RequestError("q: what is to be found is required", code="missing", param="q")
+        hits = await self._history(exchange, authenticated).search(
+            query,
+            before=space_query.seq_param(exchange, "before_seq"),
+            limit=_limit(exchange, 50),
+            **_filters(exchange),
+        )
+        await send_uncached(exchange, to_json_value(hits, _dialect(exchange)))
+
+    # --- reasoning ---------------------------------------------------------------------------------------------
+
+    async def contexts(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        history = self._history(exchange, authenticated)
+        contexts = await history.contexts(
+            before=space_query.seq_param(exchange, "before_seq"), limit=_limit(exchange, 20)
+        )
+        await send_uncached(exchange, to_json_value(contexts, _dialect(exchange)))
+
+    async def tree(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        path = path_of(exchange.path_params["path"], "path")
+        tree = await self._history(exchange, authenticated).tree(path)
+        if tree is None:
+            raise RequestError(f"no reasoning of {path!r} is here", kind="not_found", code="context_unknown")
+        await send_uncached(exchange, to_json_value(tree, _dialect(exchange)))
+
+    async def patterns(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        history = self._history(exchange, authenticated)
+        patterns = await history.patterns(
+            before=space_query.seq_param(exchange, "before_seq"), limit=_limit(exchange, 200)
+        )
+        await send_uncached(exchange, to_json_value(patterns, _dialect(exchange)))
+
+    # --- streams -----------------------------------------------------------------------------------------------
+
+    async def export(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        """All that the reader may see, as lines of JSON. A line that is missing at the end shows that it broke off."""
+        lines = self._history(exchange, authenticated).export(
+            export_format(exchange.query_param("format") or "jsonl"),
+            after=space_query.seq_param(exchange, "after_seq") or 0,
+            before=space_query.seq_param(exchange, "before_seq"),
+            dialect=_dialect(exchange),
+            reasoning=reasoning_form(exchange.query_param("reasoning") or "reasoning_content"),
+            metadata=space_query.bool_param(exchange, "metadata", True),
+            complete=space_query.bool_param(exchange, "complete"),
+        )
+        await _stream(exchange, lines, NDJSON)
+
+    async def replay(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
+        """What was said, told again: as server-sent events for who asks for them, else as lines of JSON."""
+        stretch, dialect = space_query.replay_param(exchange, "instant"), _dialect(exchange)
+        assert stretch is not None
+        as_sse = (
+            "text/event-stream" in (exchange.request_header("accept") or "") or exchange.query_param("format") == "sse"
+        )
+
+        async def encode_batches() -> AsyncIterator[bytes]:
+            async for batch in self._history(exchange, authenticated).replay(stretch):
+                lines = (encode(envelope, dialect) for envelope in batch)
+                if as_sse:
+                    yield b"".join(
+                        b"id: %d\ndata: %b\n\n" % (envelope.seq, line)
+                        for envelope, line in zip(batch, lines, strict=True)
+                    )
+                else:
+                    yield b"".join(line + b"\n" for line in lines)
+
+        await _stream(exchange, encode_batches(), http.EVENT_STREAM if as_sse else NDJSON)
+
+
+def _filters(exchange: Exchange) -> EnvelopeFilter:
+    """Of which kinds (`kind=chat,reasoning/*`), from whom (`from`) and in which context (`context`)."""
+    within = exchange.query_param("context")
+    return {
+        "kinds": tuple(_kind(name) for name in space_query.list_param(exchange, "kind")),
+        "sender": exchange.query_param("from"),
+        "within": path_of(within) if within else None,
+    }
+
+
+def _kind(name: str) -> str:
+    """A kind, or a family of them (`reasoning/*`)."""
+    if name.endswith(("/*", ".*")):
+        return f"{normalize_kind(name[:-2])}/*"
+    return normalize_kind(name)
+
+
+def _dialect(exchange: Exchange) -> DialectName:
+    return space_query.dialect_param(exchange) or DEFAULT_DIALECT
+
+
+def _limit(exchange: Exchange, default: int = DEFAULT_PAGE_SIZE) -> int:
+    return exchange.query_int("limit", default, 1, MAX_PAGE_SIZE)
+
+
+def _seq(exchange: Exchange) -> int:
+    return parse_int(exchange.path_params["seq"], "seq", 1)
+
+
+def _envelope_not_found(seq: int) -> RequestError:
+    return RequestError(
+        f"there is no envelope {seq} here that you may read", kind="not_found", code="envelope_not_found", param="seq"
+    )
+
+
+async def _stream(exchange: Exchange, pieces: AsyncIterator[bytes], content_type: str) -> None:
+    """What is wrong before the first piece is an error; after it, the answer breaks off. Who leaves stops it."""
+    async with http.Client(exchange):
+        first = await anext(pieces, None)
+        await exchange.stream(content_type)
+        if first is not None:
+            await exchange.send(http.piece(first))
+        async for piece in pieces:
+            await exchange.send(http.piece(piece))
+        await exchange.send(http.piece(b"", last=True))

@@ -1,0 +1,169 @@
+"""What somebody asks for in the query of a request, over HTTP and of a socket. Whatever is wrong is a `RequestError`.
+
+view=full|collapsed|main    dialect=…     after_seq=N   before_seq=N   history=N
+replay=instant|original     speed=2.5     longest_pause=SECONDS
+since=TIME    until=TIME    (RFC 3339, or milliseconds since 1970)
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from ...envelopes import DIALECTS, DialectName, parse_dialect
+from ...envelopes.visibility import SpaceView, space_view
+from ...errors import RequestError
+from ...spaces.history.history import ReplayRange
+from ...unicode import did_you_mean
+from ..exchange import Exchange
+
+MAX_HISTORY = 10_000
+"""How many envelopes of before may come along with a welcome."""
+
+MAX_SPEED = 1000.0
+MAX_PAUSE_SECONDS = 86_400.0
+MAX_SEQ = 2**53
+
+Pace = Literal["instant", "original"]
+_PACES = ("instant", "original")
+
+
+class SocketQuery(NamedTuple):
+    """What whoever opens a socket wants to be told, and how."""
+
+    view: SpaceView
+    dialect: DialectName | None
+    """None: it is what they show that they speak."""
+    after: int | None
+    history: int
+
+
+def parse_socket_query(exchange: Exchange) -> SocketQuery:
+    return SocketQuery(
+        view_param(exchange), dialect_param(exchange), seq_param(exchange, "after_seq"), history_param(exchange)
+    )
+
+
+def view_param(exchange: Exchange) -> SpaceView:
+    name = exchange.query_param("view")
+    return "full" if name is None else space_view(name)
+
+
+def dialect_param(exchange: Exchange) -> DialectName | None:
+    name = exchange.query_param("dialect")
+    return None if name is None else parse_dialect(name, "dialect")
+
+
+def history_param(exchange: Exchange) -> int:
+    return exchange.query_int("history", 0, 0, MAX_HISTORY)
+
+
+def seq_param(exchange: Exchange, name: str) -> int | None:
+    return None if exchange.query_param(name) is None else exchange.query_int(name, 0, 0, MAX_SEQ)
+
+
+def bool_param(exchange: Exchange, name: str, default: bool = False) -> bool:
+    """A switch: where it is named it is on, unless it says that it is not."""
+    text = exchange.query_param(name)
+    if text is None:
+        return default
+    if text.lower() in ("false", "0", "no"):
+        return False
+    if text.lower() in ("", "true", "1", "yes"):
+        return True
+    raise RequestError(f"{name}: must be true or false, not {text[:40]!r}", code="invalid_value", param=name)
+
+
+def list_param(exchange: Exchange, name: str) -> tuple[str, ...]:
+    """All that is given under a name: it may come several times, and hold several with commas between them."""
+    return tuple(one for key, text in exchange.query if key == name for one in text.split(",") if one)
+
+
+def replay_param(exchange: Exchange, default_pace: Pace | None = None) -> ReplayRange | None:
+    """None: none is wanted. `usual`: the pace where none is named."""
+    pace = exchange.query_param("replay") or exchange.query_param("pace") or default_pace
+    if pace is None:
+        return None
+    if pace not in _PACES:
+        raise RequestError(
+            f"replay: {pace[:40]!r} is no pace; {did_you_mean(pace, _PACES)}", code="invalid_value", param="replay"
+        )
+    speed = _speed_param(exchange)
+    if speed is not None and exchange.query_param("replay") is None and exchange.query_param("pace") is None:
+        pace = "original"
+    return ReplayRange(
+        seq_param(exchange, "after_seq") or 0,
+        seq_param(exchange, "before_seq"),
+        time_param(exchange, "since"),
+        time_param(exchange, "until"),
+        (speed or 1.0) if pace == "original" else None,
+        _longest_pause_param(exchange),
+    )
+
+
+def time_param(exchange: Exchange, name: str) -> int | None:
+    """Milliseconds since 1970."""
+    text = exchange.query_param(name)
+    if text is None:
+        return None
+    if text.isascii() and text.isdecimal() and len(text) <= 16:
+        return int(text)
+    try:
+        # A plus is a blank in a query, unless it was written as %2B.
+        when = msgspec.convert(text.replace(" ", "+"), datetime)
+        return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp() * 1000)
+    except (msgspec.ValidationError, OverflowError, ValueError):
+        raise RequestError(
+            f"{name}: must be a time like 2025-08-31T12:00:00Z (RFC 3339), or milliseconds since 1970",
+            code="invalid_value",
+            param=name,
+        ) from None
+
+
+def _speed_param(exchange: Exchange) -> float | None:
+    return _positive_param(exchange, "speed", MAX_SPEED, "1 is the original pace")
+
+
+def _longest_pause_param(exchange: Exchange) -> float | None:
+    return _positive_param(exchange, "longest_pause", MAX_PAUSE_SECONDS, "the seconds after which a replay goes on")
+
+
+def _positive_param(exchange: Exchange, name: str, maximum: float, meaning: str) -> float | None:
+    text = exchange.query_param(name)
+    if text is None:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= maximum:
+        raise RequestError(
+            f"{name}: must be a number above 0, up to {maximum:g}: {meaning}", code="invalid_value", param=name
+        )
+    return number
+
+
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
+
+
+def gateway_url(exchange: Exchange) -> str:
+    """Under which whoever asks reached the gateway: `wss://host:port`; empty where they do not say. It is told to them
+    alone, so they are believed, and so is a proxy before us."""
+    host = exchange.request_header("x-forwarded-host") or exchange.request_header("host") or ""
+    if not _HOST.fullmatch(host):
+        return ""
+    scheme = exchange.request_header("x-forwarded-proto") or exchange.scope.get("scheme")
+    root = str(exchange.scope.get("root_path") or "").rstrip("/")
+    return f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{host}{root}"
+
+
+def choose_subprotocol(offered: list[str]) -> tuple[str, DialectName] | None:
+    """The first of those that a client offers which is a dialect's."""
+    for name in offered:
+        for row in DIALECTS.values():
+            if name == row.subprotocol:
+                return name, row.name
+    return None

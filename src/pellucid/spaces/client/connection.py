@@ -1,0 +1,472 @@
+"""The connection of a participant, and how it is made again.
+
+One task hears (`_run`), one for each connection sends. What is heard goes through `Deduplicator`, to the echoes that
+somebody waits for (`Outbox`), to the `Roster`, and then to whoever hears (`Subscribers`). A gap that the space tells of is
+read from the history before anything after it; where that cannot be had, the connection is made anew from before the
+gap.
+
+Where there is no connection, or it was closed, there may be one later (`Broken`), or there will be none
+(`SpaceClosed`).
+
+What has arrived of a space is each envelope once, in the space's order, whatever the connection did in between
+(`Deduplicator`):
+
+    arrivals.resume           what to ask a connection for: where to go on, or how much of the history
+    arrivals.welcomed(head)   a connection was accepted
+    arrivals.begin_anew(head) … by another space than the one whose numbers these are
+    arrivals.take(envelope)   the envelope as it is to be handed on, or None: it was here before
+
+The space sends in its order, and leaves out what this reader is not shown: so numbers may be missing, but none comes
+later than a greater one. What a connection missed the next one is asked for.
+
+Who is in a space, as one of them is told (`Roster`): by each welcome, and by who came and left since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import structs
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+
+from ...envelopes import DEFAULT_DIALECT, DIALECTS, close_codes, kinds
+from ...envelopes.envelope import Envelope, EnvelopeError
+from ...envelopes.payloads import Presence, Present, Welcome
+from ...envelopes.translate import read
+from ...envelopes.visibility import SpaceView
+from ...errors import PellucidError
+from ...telemetry import error_location, log
+from .errors import Kicked, SpaceClosed
+from .outbox import Outbox
+from .remote import Address, SpaceReader, error_from_response
+from .subscribers import Subscribers
+
+
+class ResumePoint(NamedTuple):
+    after_seq: int | None
+    history: int | None
+
+
+class Deduplicator:
+    """Of one participant."""
+
+    def __init__(self, after_seq: int | None = None, history: int = 0) -> None:
+        self.seen = after_seq or 0
+        """The number of the last that was taken."""
+        self.head = self.seen
+        """The number of the newest that is known of."""
+        self.joined_at_seq: int | None = 0 if after_seq is not None else None
+        """Where the space stood when this participant came: what is not newer is replayed. None: it was not said."""
+        self._history = history if after_seq is None else 0
+        self._has_position = after_seq is not None
+
+    @property
+    def resume(self) -> ResumePoint:
+        if self._has_position or self.seen:
+            return ResumePoint(self.seen, None)
+        return ResumePoint(None, self._history or None)
+
+    def on_welcome(self, head: int | None) -> None:
+        if head is None:
+            return
+        self.head = max(self.head, head)
+        if self.joined_at_seq is None:
+            self.joined_at_seq = head
+            if not self._history:
+                self.seen, self._has_position = max(self.seen, head), True
+
+    def restart(self, head: int) -> None:
+        """The numbers until now were another space's. All that there is, is past."""
+        self.seen, self.head, self.joined_at_seq, self._has_position = 0, head, head, True
+
+    def accept(self, envelope: Envelope) -> Envelope | None:
+        seq = envelope.seq
+        if not seq:
+            return envelope
+        if seq <= self.seen:
+            return None
+        self.seen = seq
+        self.head = max(self.head, seq)
+        if self.joined_at_seq is None or envelope.replayed == (seq <= self.joined_at_seq):
+            return envelope
+        # Asked for again after a cut, the history holds what is new, and what was missed holds history.
+        return structs.replace(envelope, replayed=seq <= self.joined_at_seq)
+
+
+CLOSE_TIMEOUT_SECONDS = 3.0
+MAX_QUEUED_FRAMES = 64
+"""Frames that are read ahead."""
+
+_PERMANENT_CLOSES = {
+    close_codes.POLICY_VIOLATION: "the space closed the connection for breaking its rules",
+    close_codes.INVALID_JOIN: "the space does not understand how this participant came in",
+    close_codes.UNAUTHORIZED: "the space does not know this token",
+    close_codes.FORBIDDEN: "this participant may not be in the space",
+    close_codes.SPACE_NOT_FOUND: "there is no such space",
+}
+_TRANSIENT_STATUSES = frozenset({408, 421, 425, 429})
+"""Statuses below 500 that say "not now"."""
+
+
+class ConnectionLost(Exception):
+    """There is no connection, and there may be one later."""
+
+
+async def connect_socket(
+    address: Address, token: str, *, view: SpaceView, resume: ResumePoint, max_frame: int
+) -> ClientConnection:
+    """Raises `Broken`, `SpaceClosed`."""
+    url = address.socket(view=view, after_seq=resume.after_seq, history=resume.history)
+    try:
+        return await connect(
+            url,
+            subprotocols=[DIALECTS[DEFAULT_DIALECT].subprotocol],  # type: ignore[list-item]
+            additional_headers={"Authorization": f"Bearer {token}"},
+            compression=None,
+            max_size=max_frame,
+            max_queue=MAX_QUEUED_FRAMES,
+            close_timeout=CLOSE_TIMEOUT_SECONDS,
+        )
+    except InvalidStatus as error:
+        raise _handshake_error(address, error) from None
+    except InvalidURI as error:
+        raise SpaceClosed(str(error), kind="invalid_request", code="invalid_url") from None
+    except (InvalidHandshake, OSError, TimeoutError, EOFError) as error:
+        raise ConnectionLost(f"nobody answers ({type(error).__name__})") from None
+
+
+def _handshake_error(address: Address, error: InvalidStatus) -> Exception:
+    status = error.response.status_code
+    info = error_from_response(status, bytes(error.response.body or b""))
+    if status >= 500 or status in _TRANSIENT_STATUSES:
+        return ConnectionLost(f"it answers with {status}: {info.message}")
+    return SpaceClosed(
+        f"{address.socket()} does not let this participant in: {info.message}",
+        kind=info.kind,
+        code=info.code or "not_let_in",
+    )
+
+
+def permanent_close_error(code: int | None, reason: str) -> SpaceClosed | None:
+    """What a connection that the space closed with this code means, where nobody is to come back. `why`: its words."""
+    if code not in _PERMANENT_CLOSES:
+        return None
+    return SpaceClosed(
+        f"{_PERMANENT_CLOSES[code]}{f': {reason}' if reason else ''}", kind="forbidden", code=f"closed_{code}"
+    )
+
+
+class Roster:
+    """`me` is this participant with what it may; `others` are the rest, by id."""
+
+    def __init__(self) -> None:
+        self.me = Present("")
+        self.others: dict[str, Present] = {}
+        self.head = 0
+        """Where the space stood at the last welcome: up to there it is known who is here."""
+
+    def on_welcome(self, welcome: Envelope, head: int) -> None:
+        """Raises `msgspec.ValidationError` for what is none."""
+        payload = msgspec.convert(welcome.payload, Welcome)
+        self.me = payload.you
+        self.others = {one.id: one for one in payload.participants if one.id != payload.you.id}
+        self.head = head
+
+    def on_envelope(self, envelope: Envelope) -> None:
+        """Somebody may have come or left."""
+        if envelope.kind != kinds.PRESENCE or envelope.seq <= self.head:
+            return
+        presence = msgspec.convert(envelope.payload, Presence)
+        if presence.participant.id == self.me.id:
+            return
+        if presence.event == "join":
+            self.others[presence.participant.id] = presence.participant
+        elif presence.event == "leave":
+            self.others.pop(presence.participant.id, None)
+
+
+WELCOME_TIMEOUT_SECONDS = 15.0
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.1, 5.0
+
+_PERMANENT_KINDS = frozenset({"unauthorized", "forbidden", "not_found", "invalid_request"})
+
+
+class ParticipantConnection:
+    def __init__(
+        self,
+        address: Address,
+        token: str,
+        *,
+        view: SpaceView,
+        after_seq: int | None,
+        history: int,
+        patience: float,
+        max_frame: int,
+    ) -> None:
+        self.address = address
+        self.view = view
+        self.deduplicator = Deduplicator(after_seq, history)
+        self.reader = SpaceReader(address, token)
+        self.roster = Roster()
+        self.subscribers = Subscribers(self._fetch_missed)
+        self._token = token
+        self._patience_seconds = patience
+        self._max_frame = max_frame
+        self._outbox = Outbox(patience)
+        self._socket: ClientConnection | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._first_welcome: asyncio.Future[None] | None = None
+        """Done once the first welcome came, or it is known that none will."""
+        self._early_error: str | None = None
+        """What was told before a connection was closed instead of a welcome."""
+        self._kicked: Kicked | None = None
+        self._end_error: Exception | None = None
+        self._is_leaving = False
+
+    # --- from outside --------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        if self._task is not None:
+            raise RuntimeError("a Participant is used once; make another one")
+        self._first_welcome = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run())
+        try:
+            await self._first_welcome
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        self._is_leaving = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        self._end(None)
+        await self.reader.aclose()
+
+    @property
+    def is_connected(self) -> bool:
+        return self._socket is not None
+
+    async def set_view(self, view: SpaceView) -> None:
+        if view != self.view:
+            self.view = view
+            if self._socket is not None:
+                await self._socket.close()  # and it is made again, with the new view, from where it stood
+
+    async def send(self, envelope: Envelope) -> Envelope:
+        if self._end_error is not None:
+            raise self._end_error
+        if self._task is None or self._is_leaving:
+            raise SpaceClosed("this participant is not in the space: use it in `async with`", code="not_joined")
+        sent = self._outbox.add(envelope)
+        try:
+            return await sent.echo
+        finally:
+            self._outbox.drop(sent)
+
+    # --- connecting ----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        failure: Exception | None = None
+        try:
+            failure = await self._keep_connected()
+        except Exception as error:
+            log.error("a participant's connection broke on a fault of our own: %s", error_location(error))
+            failure = error
+        finally:
+            self._end(failure)
+
+    async def _keep_connected(self) -> Exception:
+        """Until there is no more to be done; why."""
+        loop = asyncio.get_running_loop()
+        pause, since = FIRST_PAUSE_SECONDS, loop.time()
+        while True:
+            seen = self.deduplicator.seen
+            try:
+                await self._run_session()
+                since = loop.time()
+                if self.deduplicator.seen > seen:
+                    pause = FIRST_PAUSE_SECONDS
+            except SpaceClosed as error:
+                return error
+            except ConnectionLost as error:
+                if self._first_welcome is None or not self._first_welcome.done():
+                    return SpaceClosed(f"{self.address.socket()}: {error}", code="unreachable")
+                if loop.time() - since > self._patience_seconds:
+                    return SpaceClosed(
+                        f"the connection to {self.address.socket()} was lost, and {self._patience_seconds:g} s were not enough "
+                        f"to make it again: {error}",
+                        code="lost",
+                    )
+            # Many lose their connection at once when a server goes, and should not come back at once.
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+
+    async def _run_session(self) -> None:
+        """One connection, to its end. Raises `Broken`: there was none; `SpaceClosed`: there will be none."""
+        socket = await connect_socket(
+            self.address, self._token, view=self.view, resume=self.deduplicator.resume, max_frame=self._max_frame
+        )
+        sender: asyncio.Task[None] | None = None
+        try:
+            try:
+                async with asyncio.timeout(WELCOME_TIMEOUT_SECONDS):
+                    while not self._on_first_frame(await socket.recv()):
+                        pass
+            except TimeoutError:
+                raise ConnectionLost("no welcome came") from None
+            self._socket = socket
+            self._outbox.resend_all()
+            sender = asyncio.create_task(self._send_all(socket))
+            async for data in socket:
+                await self._on_frame(data)
+        except ConnectionClosed:
+            pass
+        except PellucidError as error:
+            log.debug("a gap could not be read, the connection is made again: %s", error.info.code)
+        finally:
+            was_welcomed, self._socket = self._socket is not None, None
+            if sender is not None:
+                sender.cancel()
+            with contextlib.suppress(Exception):
+                await socket.close()
+        self._on_close(socket.close_code, socket.close_reason or "")
+        if not was_welcomed:
+            raise ConnectionLost("it was closed before the welcome")
+
+    def _on_close(self, code: int | None, reason: str) -> None:
+        """Raises where it is for good."""
+        if self._kicked is not None:
+            raise self._kicked
+        if code == close_codes.MESSAGE_TOO_BIG:
+            self._outbox.fail_largest(reason)
+        elif (error := permanent_close_error(code, self._early_error or reason)) is not None:
+            raise error
+
+    async def _send_all(self, socket: ClientConnection) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while True:
+                await socket.send((await self._outbox.next()).data, text=True)
+
+    # --- hearing -------------------------------------------------------------------------------------------------
+
+    def _on_first_frame(self, data: str | bytes) -> bool:
+        """Whether it is the welcome, with which a connection begins."""
+        envelope = self._read(data)
+        if envelope is None:
+            return False
+        if envelope.kind != kinds.WELCOME:
+            if envelope.kind == kinds.ERROR:
+                message = envelope.payload.get("message")
+                self._early_error = message if isinstance(message, str) else None
+                return False
+            raise ConnectionLost(f"it began with {envelope.kind!r}, not with {kinds.WELCOME!r}")
+        self._on_welcome(envelope)
+        return True
+
+    def _on_welcome(self, envelope: Envelope) -> None:
+        head = envelope.payload.get("head")
+        head = head if isinstance(head, int) and not isinstance(head, bool) else None
+        self.roster.on_welcome(envelope, head or 0)
+        if envelope.payload.get("unknown_after_seq") is not None:
+            log.warning("the space %s is not the one that was left: it begins anew", self.address.space)
+            self.deduplicator.restart(head or 0)
+            self.subscribers.publish(envelope)
+        else:
+            self.deduplicator.on_welcome(head)
+        if self._first_welcome is not None and not self._first_welcome.done():
+            self._first_welcome.set_result(None)
+
+    def _read(self, data: str | bytes) -> Envelope | None:
+        try:
+            return read(data)
+        except EnvelopeError as error:
+            log.warning("a frame of the space cannot be read: %s", error.info.code)
+            return None
+
+    async def _on_frame(self, data: str | bytes) -> None:
+        envelope = self._read(data)
+        if envelope is None:
+            return
+        if envelope.kind == kinds.WELCOME:
+            self._on_welcome(envelope)  # what this participant may has changed
+        elif envelope.kind == kinds.GAP:
+            await self._fill_gap(envelope.payload)
+        elif envelope.kind == kinds.ERROR and not envelope.seq:
+            if not self._outbox.handle_error(envelope):
+                self.subscribers.publish(envelope)
+        elif envelope.sender == self.roster.me.id and self._may_be_ahead(envelope):
+            await self._fill_gap({"before_seq": envelope.seq + 1})
+        else:
+            self._accept(envelope)
+
+    def _may_be_ahead(self, envelope: Envelope) -> bool:
+        """Whether an echo may be the answer to the same envelope sent again, which comes at once, before what was said
+        in the meantime."""
+        seen = self.deduplicator.seen
+        send_count = self._outbox.acknowledge(envelope)
+        return envelope.seq > seen + 1 and (send_count > 1 or (send_count == 1 and seen < self.roster.head))
+
+    async def _fill_gap(self, payload: dict[str, Any]) -> None:
+        """Read what was left out. Raises `PellucidError`."""
+        after, before = payload.get("after_seq"), payload.get("before_seq")
+        if not isinstance(before, int):
+            return
+        reached = self.deduplicator.seen
+        if isinstance(after, int):
+            reached = max(reached, after)
+        while reached < before - 1:
+            page = await self.reader.page(after_seq=reached, before_seq=before, view=self.view)
+            for envelope in page.envelopes:
+                self._accept(envelope)
+            if not page.has_more or page.reached <= reached:
+                return
+            reached = page.reached
+
+    def _accept(self, envelope: Envelope) -> None:
+        if envelope.sender == self.roster.me.id:
+            self._outbox.acknowledge(envelope)  # out of the history, it may be the first that is heard of it
+        new = self.deduplicator.accept(envelope)
+        if new is None:
+            return
+        self.roster.on_envelope(new)
+        if new.kind == kinds.KICK and not new.replayed and new.payload.get("participant_id") == self.roster.me.id:
+            reason = new.payload.get("reason")
+            self._kicked = Kicked(new.sender, reason if isinstance(reason, str) else None)
+        self.subscribers.publish(new)
+
+    async def _fetch_missed(self, after: int, before: int) -> tuple[list[Envelope], int]:
+        """For an inbox that was full. Raises `PellucidError` where it cannot be had."""
+        loop = asyncio.get_running_loop()
+        since, pause = loop.time(), FIRST_PAUSE_SECONDS
+        while True:
+            if self._is_leaving:
+                return [], before - 1
+            try:
+                page = await self.reader.page(after_seq=after, before_seq=before, view=self.view)
+                break
+            except PellucidError as error:
+                if error.info.kind in _PERMANENT_KINDS or loop.time() - since > self._patience_seconds:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, MAX_PAUSE_SECONDS)
+        joined = self.deduplicator.joined_at_seq or 0
+        envelopes = [msgspec.structs.replace(one, replayed=one.seq <= joined) for one in page.envelopes]
+        return envelopes, page.reached if page.has_more else before - 1
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _end(self, failure: Exception | None) -> None:
+        if self._end_error is None and failure is not None:
+            self._end_error = failure
+        error = failure or self._end_error or SpaceClosed("this participant has left the space", code="left")
+        if self._first_welcome is not None and not self._first_welcome.done():
+            self._first_welcome.set_exception(error)
+        self._outbox.fail_all(error)
+        self.subscribers.end(error, None if self._is_leaving else failure)

@@ -1,0 +1,230 @@
+"""A space as JSON lines, in chunks of whole lines, read and written piece by piece.
+
+* `jsonl`: every envelope that the reader is given, as a participant gets it, and at the end one line that says how many
+  there were, of what, and their SHA-256: so that a file that was cut or changed is seen. With it stands the head of the
+  space's record, where one is kept: what `pellucid record verify` knows.
+* `chat-jsonl`: a line of training data for each outermost reasoning (`training`).
+* `otel`: an event of OpenTelemetry's GenAI conventions for each.
+
+What is said while it is read is not in it. Of one reasoning, at most `grown.MOST` envelopes are.
+
+A reasoning as OpenTelemetry's GenAI conventions tell it: the event with the messages of a model's turn.
+
+Parts keep their order: `reasoning`, `tool_call`, `tool_call_response`, `text`. What the model said last is the output;
+all before it is the input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+import msgspec
+
+from ...envelopes import DEFAULT_DIALECT, DialectName, encode, kinds, time_text
+from ...envelopes.tree import Tree
+from ...errors import RequestError
+from ...unicode import did_you_mean
+from . import training
+from .context_tree import ContextTree, read_tree
+from .dialogue import AnswerTurn, Dialogue, IncomingTurn, ThoughtTurn, ToolCallTurn, build_dialogue
+from .summaries import nested_paths
+from .visible_log import VisibleLog
+
+EVENT = "gen_ai.client.inference.operation.details"
+
+
+def otel_event(dialogue: Dialogue, extra_attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """`about`: further attributes."""
+    messages = _messages(dialogue)
+    output = messages.pop() if messages and messages[-1]["role"] == "assistant" else None
+    attributes: dict[str, Any] = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.provider.name": "pellucid",
+        "gen_ai.agent.name": dialogue.owner,
+        **extra_attributes,
+        "gen_ai.input.messages": messages,
+    }
+    if output is not None:
+        calls = any(part["type"] == "tool_call" for part in output["parts"])
+        finish = "stop" if dialogue.answered else "tool_call" if calls else "incomplete"
+        attributes["gen_ai.output.messages"] = [output | {"finish_reason": finish}]
+    return {"event_name": EVENT, "timestamp": time_text(dialogue.first.ts), "attributes": attributes}
+
+
+def _messages(dialogue: Dialogue) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    calls = 0
+
+    def add(role: str, part: dict[str, Any], **more: Any) -> None:
+        if (
+            messages
+            and messages[-1]["role"] == role
+            and all(messages[-1].get(name) == one for name, one in more.items())
+        ):
+            messages[-1]["parts"].append(part)
+        else:
+            messages.append({"role": role, "parts": [part], **more})
+
+    for turn in dialogue.turns:
+        match turn:
+            case IncomingTurn(speaker, text):
+                add("user", {"type": "text", "content": text}, name=speaker)
+            case ThoughtTurn(text):
+                add("assistant", {"type": "reasoning", "content": text})
+            case ToolCallTurn(name, arguments, result):
+                calls += 1
+                id = f"call_{calls}"
+                add("assistant", {"type": "tool_call", "id": id, "name": name, "arguments": arguments})
+                if result is not None:
+                    add("tool", {"type": "tool_call_response", "id": id, "response": result})
+            case AnswerTurn(text):
+                add("assistant", {"type": "text", "content": text})
+    return messages
+
+
+ExportFormat: TypeAlias = Literal["jsonl", "chat-jsonl", "otel"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+
+RecordHead: TypeAlias = Callable[[], Awaitable[Mapping[str, Any] | None]]
+"""The newest entry of the space's record; None: there is none."""
+
+MAX_TOOLS = 1_000
+"""The descriptions of so many tools are remembered, the last that were told."""
+
+_CONTEXTS_PER_QUERY = 50
+_encode = msgspec.json.Encoder().encode
+
+
+def export_format(name: str, param: str = "format") -> ExportFormat:
+    """The format of this name. Raises `RequestError` if there is none."""
+    chosen: ExportFormat = _choose(name, EXPORT_FORMATS, param)
+    return chosen
+
+
+def reasoning_form(name: str, param: str = "reasoning") -> training.ReasoningForm:
+    """Where reasoning stands in training data. Raises `RequestError` if there is no such form."""
+    chosen: training.ReasoningForm = _choose(name, training.REASONING_FORMS, param)
+    return chosen
+
+
+def _choose(name: str, choices: tuple[Any, ...], param: str) -> Any:
+    if name in choices:
+        return name
+    raise RequestError(f"{param}: {name!r} is none; {did_you_mean(name, choices)}", code="invalid_value", param=param)
+
+
+async def export_envelopes(
+    log: VisibleLog,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    dialect: DialectName = DEFAULT_DIALECT,
+    record: RecordHead | None = None,
+) -> AsyncIterator[bytes]:
+    """`jsonl`."""
+    digest, count, first, last = hashlib.sha256(), 0, None, None
+    async for batch in log.batches(after=after, before=before):
+        chunk = b"".join(encode(stored.envelope, dialect) + b"\n" for stored in batch)
+        digest.update(chunk)
+        count += len(batch)
+        first, last = first or batch[0].envelope.seq, batch[-1].envelope.seq
+        yield chunk
+    summary = {
+        "space": log.name,
+        "reader": log.viewer.participant,
+        "view": log.viewer.view,
+        "count": count,
+        "first_seq": first,
+        "last_seq": last,
+        "sha256": digest.hexdigest(),
+        "record": await record() if record is not None else None,
+    }
+    yield _encode({"export": summary}) + b"\n"
+
+
+async def export_chats(
+    log: VisibleLog,
+    *,
+    after: int = 0,
+    before: int | None = None,
+    reasoning: training.ReasoningForm = "reasoning_content",
+    metadata: bool = True,
+    complete: bool = False,
+) -> AsyncIterator[bytes]:
+    """`chat-jsonl`. `complete`: only those with a question and an answer or conclusion."""
+    offered = _OfferedTools(log)
+    async for context_tree, tree, dialogue in _dialogues(log, after, before):
+        if complete and not training.is_complete(dialogue):
+            continue
+        await offered.read(dialogue.first.seq)
+        metadata_fields = {"space": log.name, "context": tree.path, "status": tree.status, "cut": context_tree.has_more}
+        yield (
+            _encode(training.training_line(dialogue, offered.known, metadata_fields, form=reasoning, metadata=metadata))
+            + b"\n"
+        )
+
+
+async def export_events(log: VisibleLog, *, after: int = 0, before: int | None = None) -> AsyncIterator[bytes]:
+    """`otel`."""
+    async for _, tree, dialogue in _dialogues(log, after, before):
+        attributes = {
+            "gen_ai.conversation.id": log.name,
+            "pellucid.space.context": tree.path,
+            "pellucid.space.status": tree.status,
+        }
+        yield _encode(otel_event(dialogue, attributes)) + b"\n"
+
+
+async def _dialogues(
+    log: VisibleLog, after: int, before: int | None
+) -> AsyncIterator[tuple[ContextTree, Tree, Dialogue]]:
+    """Every outermost reasoning that was opened in between, the oldest first."""
+    end = await log.head() + 1
+    end = end if before is None else min(before, end)
+    more = True
+    while more:
+        rows = await log.spaces.find_openers(
+            log.owner, log.name, after=after, before=end, limit=_CONTEXTS_PER_QUERY, newest=False
+        )
+        more = rows.has_more
+        inner = await nested_paths(log, rows)
+        for stored in rows:
+            after = stored.envelope.seq
+            if stored.place.path is None or stored.place.path in inner:
+                continue
+            context_tree = await read_tree(log, stored.place.path)
+            if context_tree.first != after:
+                # It was implicit first, or is opened anew: its first opening tells of all.
+                continue
+            for tree in context_tree.trees:
+                dialogue = await build_dialogue(log, context_tree, tree)
+                if dialogue is not None:
+                    yield context_tree, tree, dialogue
+
+
+class _OfferedTools:
+    """The tools that were offered in the space up to some number: what `tools/list` was answered."""
+
+    def __init__(self, log: VisibleLog) -> None:
+        self.known: dict[str, Mapping[str, Any]] = {}
+        self._log = log
+        self._read = 0
+
+    async def read(self, up_to: int) -> None:
+        if up_to <= self._read:
+            return
+        async for batch in self._log.batches(after=self._read, before=up_to, kinds=(kinds.RESPONSE,)):
+            for stored in batch:
+                self._learn(stored.envelope.payload.get("result"))
+        self._read = up_to - 1
+
+    def _learn(self, result: Any) -> None:
+        offered = result.get("tools") if isinstance(result, dict) else None
+        for tool in offered if isinstance(offered, list) else ():
+            if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
+                self.known.pop(name, None)
+                self.known[name] = tool
+        while len(self.known) > MAX_TOOLS:
+            del self.known[next(iter(self.known))]

@@ -1,0 +1,352 @@
+"""What the record says of what is stored: written in the transaction that stores it, and signed soon afterwards.
+
+The rules:
+
+* What is stored adds an entry, and so does what goes. Entries are never changed. The salts stand beside them, and one
+  whose content is gone is gone with it.
+* Whoever adds to a chain holds its row (`record_scopes`) until the transaction is over, so that two who write at once
+  come one after the other. It has the hash that comes next, and a seal over that.
+* What follows an end that was written without the key has no seal either: so nobody has it sealed by waiting.
+* One call for all that is said in a transaction by one write: four statements, however many chains.
+* What is signed is what this gateway's writers left there, which their seals say. A chain whose end somebody changed
+  without the key is left unsigned, and counted.
+* Of two replicas that make a checkpoint at once, one does: the gateway's checkpoints have numbers without holes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from os import urandom
+from typing import Any, NamedTuple
+
+import msgspec
+import sqlalchemy as sa
+from msgspec.structs import asdict
+
+from ..record import (
+    SALT_BYTES,
+    ChainHead,
+    Checkpoint,
+    Entry,
+    Recording,
+    Signer,
+    canonical_json,
+    content_digest,
+    entry_hash,
+    genesis_hash,
+    sign_checkpoint,
+)
+from ..record.chain import to_ranges
+from . import tables
+from .record_content import ENVELOPE
+from .statement import Execute, Operation, Params, Row, Statement, over_json_rows, param
+
+_S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
+_this_scope = sa.and_(_S.c.owner == param("for_owner"), _S.c.scope == param("for_scope"))
+
+# ------------------------------------------------------------------------------------------- what is stored, and goes
+
+
+class NewEntry(NamedTuple):
+    """Something that the record is to say."""
+
+    owner: str
+    scope: str
+    kind: str
+    subject: str
+    content: Sequence[bytes] | None = None
+    """What was stored, in pieces."""
+    more: Mapping[str, Any] = {}
+    content_kind: str | None = None
+    """As what it was stored, where the entry has another kind than that."""
+
+
+class RemovedContent(NamedTuple):
+    """Something that is not stored any more."""
+
+    owner: str
+    scope: str
+    kind: str
+    """As what it was stored."""
+    subject: str | None
+    """None: all of that kind in the scope."""
+
+
+def to_milliseconds(now: float) -> int:
+    return int(now * 1000)
+
+
+# A row that is made is one whose chain is empty: its hash is known without it.
+_LOCK_SCOPES = over_json_rows(
+    "INSERT INTO record_scopes (owner, scope, number, hash, signed, since) "
+    "SELECT {owner}, {scope}, 0, :nothing, 0, :at FROM {asked} WHERE true ORDER BY 1, 2 "
+    "ON CONFLICT (owner, scope) DO UPDATE SET number = record_scopes.number "
+    "RETURNING owner, scope, number, hash, signed, seal",
+    {"owner": "text", "scope": "text"},
+    at=sa.BigInteger,
+    nothing=sa.LargeBinary,
+)
+_INSERT_ENTRIES, _INSERT_SALTS = Statement(sa.insert(_E)), Statement(sa.insert(_K))
+_UPDATE_HEAD = Statement(
+    sa.update(_S)
+    .where(_this_scope)
+    .values(
+        number=param("to_number", sa.BigInteger),
+        hash=param("to_hash", sa.LargeBinary),
+        seal=param("seal", sa.LargeBinary),
+    )
+)
+_GET_HEAD = Statement(sa.select(_S.c.number, _S.c.hash).where(_this_scope))
+
+
+def _delete_salts(*columns: str) -> Statement:
+    """Those that are asked for are gone, and with them their salts."""
+    values = ", ".join(f"{{{column}}}" for column in columns)
+    return over_json_rows(
+        f"DELETE FROM record_salts WHERE ({', '.join(columns)}) IN (SELECT {values} FROM {{asked}}) "
+        "RETURNING owner, scope, number, subject",
+        dict.fromkeys(columns, "text"),
+    )
+
+
+_DELETE_SALTS, _DELETE_ALL_SALTS = (
+    _delete_salts("owner", "scope", "subject", "kind"),
+    _delete_salts("owner", "scope", "kind"),
+)
+
+_NO_SEAL = b""
+"""No seal."""
+
+
+def append_entries(
+    recording: Recording, at_ms: int, new_entries: Sequence[NewEntry], *, accept: bool = False
+) -> Operation[None]:
+    """Say this, in this order. `at` is the time in milliseconds. `accept`: also where the end of a chain was written
+    without the key, which is otherwise not sealed any more."""
+    if not new_entries or not recording.is_enabled:
+        return
+    scopes: dict[tuple[str, str], list[NewEntry]] = {}
+    for new_entry in new_entries:
+        scopes.setdefault((new_entry.owner, new_entry.scope), []).append(new_entry)
+    scope_rows = canonical_json([{"owner": owner, "scope": scope} for owner, scope in sorted(scopes)]).decode()
+    locked = yield Execute(_LOCK_SCOPES, {"asked": scope_rows, "at": at_ms, "nothing": b""})
+    rows: list[Params] = []
+    salts: list[Params] = []
+    head_params: list[Params] = []
+    for owner, scope, number, hash, signed_to, seal in locked:
+        head = ChainHead(number, bytes(hash) if number else genesis_hash(owner, scope))
+        is_ours = accept or number == 0 or recording.is_sealed(owner, scope, head, signed_to, seal)
+        for new_entry in scopes[owner, scope]:
+            salt = None if new_entry.content is None else urandom(SALT_BYTES)
+            head, row = _next_entry(head, at_ms, new_entry, salt)
+            rows.append(row)
+            if salt is not None:
+                salts.append({**row, "kind": new_entry.content_kind or new_entry.kind, "salt": salt})
+        params = {"for_owner": owner, "for_scope": scope, "to_number": head.number, "to_hash": head.hash}
+        head_params.append({**params, "seal": recording.seal(owner, scope, head, signed_to) if is_ours else _NO_SEAL})
+    yield Execute(_INSERT_ENTRIES, rows)
+    if salts:
+        yield Execute(_INSERT_SALTS, salts)
+    yield Execute(_UPDATE_HEAD, head_params)
+    recording.unsigned_count += len(rows)
+
+
+def _next_entry(head: ChainHead, at_ms: int, new_entry: NewEntry, salt: bytes | None) -> tuple[ChainHead, Params]:
+    owner, scope, kind, subject, content, more, _ = new_entry
+    entry_digest = None if salt is None or content is None else content_digest(salt, content)
+    digest_hex = entry_digest.hex() if entry_digest is not None else None
+    entry = Entry(number=head.number + 1, at=at_ms, kind=kind, subject=subject, digest=digest_hex, more=dict(more))
+    hash = entry_hash(head.hash, entry)
+    stored_fields = {
+        "owner": owner,
+        "scope": scope,
+        "digest": entry_digest,
+        "more": canonical_json(more) if more else None,
+        "hash": hash,
+    }
+    return ChainHead(entry.number, hash), asdict(entry) | stored_fields
+
+
+def record_removals(
+    recording: Recording,
+    at_ms: int,
+    kind: str,
+    removed: Iterable[RemovedContent],
+    replacements: Mapping[tuple[str, str, str], Sequence[bytes]] | None = None,
+) -> Operation[None]:
+    """What is not stored any more, and why: `deleted`, `expired`, `erased`. Nothing is said of what the record never
+    knew. `left`: what is stored in the place of something, by owner, scope and subject.
+
+    Done even where nothing is recorded any more, for what was recorded before must not be left to be guessed."""
+    by_subject: list[dict[str, Any]] = []
+    by_kind: list[dict[str, Any]] = []
+    for content in removed:
+        (by_subject if content.subject is not None else by_kind).append(content._asdict())
+    rows: list[Row] = []
+    for statement, keys in ((_DELETE_SALTS, by_subject), (_DELETE_ALL_SALTS, by_kind)):
+        if keys:
+            rows += yield Execute(statement, {"asked": canonical_json(keys).decode()})
+    enabled_recording = recording if recording.is_enabled else Recording(True, recording.signers)
+    yield from append_entries(enabled_recording, at_ms, _removal_entries(kind, rows, replacements or {}))
+
+
+def record_removals_of(params: Params, removed: Iterable[RemovedContent]) -> Operation[None]:
+    """`end`, for whoever deletes something with these parameters: `recording`, `now`, and `why`, if that is another
+    reason than that somebody wanted it."""
+    yield from record_removals(
+        params["recording"], to_milliseconds(params["now"]), params.get("why", "deleted"), removed
+    )
+
+
+def _removal_entries(
+    kind: str, rows: Sequence[Row], replacements: Mapping[tuple[str, str, str], Sequence[bytes]]
+) -> list[NewEntry]:
+    """One entry for all that went in a scope; but one of its own for each of which something is left."""
+    new_entries: list[NewEntry] = []
+    removed_by_scope: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    for owner, scope, number, subject in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
+        if (content := replacements.get((owner, scope, subject))) is not None:
+            new_entries.append(NewEntry(owner, scope, kind, subject, content, {"ends": [[number, number]]}, ENVELOPE))
+        else:
+            removed_by_scope.setdefault((owner, scope), []).append((number, subject))
+    for (owner, scope), removed in removed_by_scope.items():
+        subject = removed[0][1] if len(removed) == 1 else ""
+        new_entries.append(
+            NewEntry(owner, scope, kind, subject, None, {"ends": to_ranges(number for number, _ in removed)})
+        )
+    return new_entries
+
+
+def get_head(params: Params) -> Operation[ChainHead | None]:
+    """How far a chain has come. None: there is none."""
+    rows = yield Execute(_GET_HEAD, params)
+    return ChainHead(rows[0][0], bytes(rows[0][1])) if rows and rows[0][0] else None
+
+
+def decode_more(data: bytes | None) -> dict[str, Any]:
+    """What stands beside an entry. What is not as it was written reads as something that nobody writes."""
+    if data is None:
+        return {}
+    try:
+        more = msgspec.json.decode(data, type=dict[str, Any])
+        if more and canonical_json(more) == data:
+            return more
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        pass
+    return {"unreadable": bytes(data).hex()}
+
+
+# ---------------------------------------------------------------------------------------------------------- checkpoints
+
+CHAINS_PER_STEP = 200
+"""So many chains are signed in one transaction, at most."""
+
+_chain_ends = (
+    sa.select(_S.c.owner, _S.c.scope, _S.c.number, _S.c.hash, _S.c.signed, _S.c.seal)
+    .where(sa.tuple_(_S.c.owner, _S.c.scope) > sa.tuple_(param("after_owner"), param("after_scope")))
+    .order_by(_S.c.owner, _S.c.scope)
+    .limit(sa.literal_column(str(CHAINS_PER_STEP)))
+)
+_is_unsigned = sa.text("number > signed")
+# One that is being written to is signed the next time.
+_UNSIGNED = Statement(_chain_ends.where(_is_unsigned).with_for_update(skip_locked=True))
+_any_unsigned: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(_S).where(_is_unsigned)
+_ANY_UNSIGNED = Statement(_any_unsigned.order_by(_S.c.owner, _S.c.scope).limit(sa.literal_column("1")))
+_only_owner, _only_scope = param("only_owner"), param("only_scope")
+_CHAIN_ENDS = Statement(
+    _chain_ends.where(
+        sa.or_(_only_owner.is_(None), _S.c.owner == _only_owner),
+        sa.or_(_only_scope.is_(None), _S.c.scope == _only_scope),
+    )
+)
+_newest_checkpoint = sa.select(_C.c.number, _C.c.serial, _C.c.body, _C.c.signature).limit(sa.literal_column("1"))
+_LAST_CHECKPOINT = Statement(_newest_checkpoint.order_by(_C.c.serial.desc()))
+_LAST_CHECKPOINT_OF_OWNER = Statement(
+    _newest_checkpoint.where(_C.c.owner == param("for_owner")).order_by(_C.c.number.desc())
+)
+_INSERT_CHECKPOINTS = Statement(sa.insert(_C))
+_MARK_SIGNED = Statement(
+    sa.update(_S).where(_this_scope).values(signed=param("up_to", sa.BigInteger), seal=param("seal", sa.LargeBinary))
+)
+
+
+class SigningResult(NamedTuple):
+    """What came of signing, or accepting, the next chains in their order."""
+
+    signed: int
+    """So many chains are in a new checkpoint, or were accepted."""
+    refused: int
+    """So many have an end that was written without the key, and were not signed."""
+    after: Params | None = None
+    """Where to go on; None: all were looked at."""
+
+
+def has_unsigned(_: None) -> Operation[bool]:
+    """Whether there are any that are not signed."""
+    return bool((yield Execute(_ANY_UNSIGNED, {})))
+
+
+def sign_chains(params: Params) -> Operation[SigningResult]:
+    """The next of those that went on since the last checkpoint: `recording`, `signer`, `at`, and `after_owner` and
+    `after_scope` of the step before."""
+    rows = yield Execute(_UNSIGNED, params)
+    sealed_rows = [row for row in rows if _is_sealed(params["recording"], row)]
+    if sealed_rows:
+        yield from _add_checkpoints(params["recording"], params["signer"], params["at"], sealed_rows)
+    return SigningResult(len(sealed_rows), len(rows) - len(sealed_rows), _next_position(rows))
+
+
+def accept_chains(params: Params) -> Operation[SigningResult]:
+    """Take the next of the ends that were written without the key as they are, and say so in their chains. As `sign`,
+    without a signer; `only_owner` and `only_scope`, or None, choose."""
+    rows = yield Execute(_CHAIN_ENDS, params)
+    new_entries = [NewEntry(row[0], row[1], "accepted", "") for row in rows if not _is_sealed(params["recording"], row)]
+    yield from append_entries(params["recording"], params["at"], new_entries, accept=True)
+    return SigningResult(len(new_entries), 0, _next_position(rows))
+
+
+def _next_position(rows: list[Row]) -> Params | None:
+    return {"after_owner": rows[-1][0], "after_scope": rows[-1][1]} if len(rows) == CHAINS_PER_STEP else None
+
+
+def _is_sealed(recording: Recording, row: Row) -> bool:
+    owner, scope, number, hash, signed_to, seal = row
+    return recording.is_sealed(owner, scope, ChainHead(number, bytes(hash)), signed_to, seal)
+
+
+def _add_checkpoints(recording: Recording, signer: Signer, at_ms: int, rows: list[Row]) -> Operation[None]:
+    last = yield Execute(_LAST_CHECKPOINT, {})
+    serial, before = (last[0][1], _checkpoint_hash(last[0])) if last else (0, "")
+    checkpoint_rows: list[Params] = []
+    signed_params: list[Params] = []
+    for owner, of_owner in groupby(rows, lambda row: row[0]):
+        heads = {scope: ChainHead(number, bytes(hash)) for _, scope, number, hash, _, _ in of_owner}
+        last_of_owner = yield Execute(_LAST_CHECKPOINT_OF_OWNER, {"for_owner": owner})
+        number, previous = (last_of_owner[0][0], _checkpoint_hash(last_of_owner[0])) if last_of_owner else (0, "")
+        serial += 1
+        checkpoint = Checkpoint(
+            owner=owner,
+            number=number + 1,
+            previous=previous,
+            serial=serial,
+            before=before,
+            at=at_ms,
+            key=signer.id,
+            heads={scope: (head.number, head.hash.hex()) for scope, head in heads.items()},
+        )
+        body, signature = checkpoint.body(), sign_checkpoint(signer, checkpoint).signature
+        row = {"owner": owner, "number": number + 1, "serial": serial, "body": body, "signature": signature}
+        checkpoint_rows.append(row)
+        before = sha256(body + signature).hexdigest()
+        for scope, head in heads.items():
+            seal = recording.seal(owner, scope, head, head.number)
+            signed_params.append({"for_owner": owner, "for_scope": scope, "up_to": head.number, "seal": seal})
+    yield Execute(_INSERT_CHECKPOINTS, checkpoint_rows)
+    yield Execute(_MARK_SIGNED, signed_params)
+
+
+def _checkpoint_hash(row: Row) -> str:
+    _, _, body, signature = row
+    return sha256(bytes(body) + bytes(signature)).hexdigest()

@@ -1,0 +1,174 @@
+"""The tools of a server, for anybody's run: whatever a tool does, the run goes on.
+
+`gather` puts together what the operator has registered and what MCP servers offer; `ServerToolset` calls it.
+
+Tools that an operator registers by name: `package.module:function`, or an entry point of the group `pellucid.tools`.
+
+What is found may be a function, a `Tool`, or a list of these. Nothing is loaded that is not named: that a package is
+installed is no reason to run it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, PellucidError, RequestError
+from ..parts import ToolCallPart
+from ..settings import ToolDefinition
+from ..telemetry import error_location, log
+from .context import RunContext
+from .execution import CallObserver, ExecutionOptions, FailureCounter, Result, Toolset, call_tools
+from .function_tool import Tool
+from .protocol import AnyTool
+
+if TYPE_CHECKING:
+    from .mcp import MCPServer, MCPTool
+
+
+ENTRY_POINT_GROUP = "pellucid.tools"
+
+
+def load_tools(entries: Sequence[str], *, key: str = "tools") -> list[AnyTool]:
+    """The tools, in the order of `entries`. Raises `ConfigError` that names each mistake, under `key`."""
+    errors: list[str] = []
+    tools: dict[str, AnyTool] = {}
+    for index, entry in enumerate(entries):
+        try:
+            for tool in _tools_of(_import_entry(entry)):
+                if tool.name in tools:
+                    raise _InvalidEntry(f"there is a tool with the name {tool.name!r} before it; give one another name")
+                tools[tool.name] = tool
+        except _InvalidEntry as error:
+            errors.append(f"{key}[{index}]: {entry!r}: {error}")
+    if errors:
+        raise ConfigError(errors)
+    return list(tools.values())
+
+
+class _InvalidEntry(Exception):
+    """What is wrong with an entry, and what would be right."""
+
+
+def _import_entry(entry: str) -> Any:
+    module, colon, path = entry.partition(":")
+    if not colon:
+        installed = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+        if entry not in installed:
+            available = ", ".join(sorted(installed)) or "none"
+            raise _InvalidEntry(
+                f"write `package.module:function`, or the name of an entry point of the group {ENTRY_POINT_GROUP} "
+                f"(there are: {available})"
+            )
+        module, _, path = installed[entry].value.partition(":")
+    if not all(name.isidentifier() for name in (*module.split("."), *path.split("."))):
+        raise _InvalidEntry("write `package.module:function`")
+    try:
+        target: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        raise _InvalidEntry(f"there is no module {error.name!r}; install it, or put it on PYTHONPATH") from error
+    except (Exception, SystemExit) as error:
+        # Its words may quote anything; its place is in the traceback of the cause.
+        raise _InvalidEntry(f"the module {module!r} cannot be imported ({type(error).__name__}: {error})") from error
+    for name in path.split("."):
+        if not hasattr(target, name):
+            close_matches = get_close_matches(name, [known for known in dir(target) if not known.startswith("_")], 1)
+            hint = f"; did you mean {close_matches[0]!r}?" if close_matches else ""
+            raise _InvalidEntry(f"{getattr(target, '__name__', module)} has no {name!r}{hint}")
+        target = getattr(target, name)
+    return target
+
+
+def _tools_of(target: Any) -> Iterable[AnyTool]:
+    for entry in target if isinstance(target, (list, tuple)) else [target]:
+        if isinstance(entry, AnyTool) and not isinstance(entry, type):
+            yield entry
+        elif callable(entry) and not isinstance(entry, type):
+            try:
+                yield Tool(entry)
+            except RequestError as error:
+                raise _InvalidEntry(error.info.message) from error
+        else:
+            raise _InvalidEntry(f"it must be a function, a Tool, or a list of these, and is a {type(entry).__name__}")
+
+
+class ServerToolset:
+    """Tools that a server calls. One for any number of runs.
+
+    `timeout` is in seconds, for each call of a tool that has none of its own. Raises `RequestError` for two tools of
+    one name. `watch` is entered around each call, and told its result.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[AnyTool | Callable[..., Any]],
+        *,
+        timeout: float | None = 60.0,
+        parallel: bool = True,
+        observer: CallObserver | None = None,
+    ) -> None:
+        self._toolset = Toolset(
+            tools, ExecutionOptions(timeout=timeout, parallel=parallel, observer=observer, on_error="tell")
+        )
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._toolset.names)
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        return tuple(self._toolset.definitions)
+
+    async def call(self, calls: Sequence[ToolCallPart], context: RunContext[Any]) -> list[Result]:
+        """One result for each call, in order. Raises nothing: what went wrong is told to the model, as a result with
+        the outcome `failed`, or as a `RetryPromptPart` for a call that no tool was given."""
+        return await call_tools(self._toolset, calls, context, FailureCounter())
+
+
+async def collect_tools(
+    registered: Sequence[AnyTool],
+    servers: Sequence[MCPServer],
+    *,
+    required: bool = False,
+    taken_names: Collection[str] = (),
+) -> list[AnyTool]:
+    """The server's own tools, and those of all MCP servers, listed together.
+
+    A tool whose name another one has too, or that is `taken`, is called `server_tool` instead; names of `own` stay. A
+    server that cannot be listed is left out and logged, once; with `required` its `PellucidError` is raised.
+    """
+    listings = await asyncio.gather(*(server.tools() for server in servers), return_exceptions=True)
+    mcp_tools: list[MCPTool] = []
+    for server, tools in zip(servers, listings, strict=True):
+        if isinstance(tools, list):
+            mcp_tools += tools
+        elif required or not isinstance(tools, PellucidError):
+            raise tools
+        elif tools is not server.last_logged_error:
+            server.last_logged_error = tools
+            log.warning("the tools of the MCP server %s are left out: %s", server.name, error_location(tools))
+    reserved_names = {tool.name for tool in registered} | set(taken_names)
+    name_counts = Counter([*reserved_names, *(tool.name for tool in mcp_tools)])
+    names = reserved_names | {name for name, times in name_counts.items() if times == 1}
+    out: list[AnyTool] = list(registered)
+    for tool in mcp_tools:
+        if name_counts[tool.name] > 1:
+            tool = tool.with_name(_unique_name(f"{tool.server.name}_{tool.name}", names))
+            names.add(tool.name)
+        out.append(tool)
+    return out
+
+
+def _unique_name(name: str, taken: set[str]) -> str:
+    from .mcp import tool_name
+
+    number, candidate = 1, tool_name(name)
+    while candidate in taken:
+        number += 1
+        candidate = tool_name(f"{name}_{number}")
+    return candidate

@@ -1,0 +1,144 @@
+"""The events of one run, for one reader.
+
+The view of those who may see everything. What they did not ask for is left out: our summaries, numbers of tokens.
+
+Most readers asked for no summary, and get each batch as it is. Summaries that were asked for are parts of their item,
+written once the model has said all of it, so that a thought is not interrupted by its own summary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..emit import part_events
+from ..events import (
+    Event,
+    ItemEndEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SummaryEvent,
+)
+from ..parts import ThinkingPart
+from .restricted_view import RestrictedRedactor
+from .values import redact_usage
+from .viewer import Viewer
+
+
+class FullRedactor:
+    """The machine for a reader of raw reasoning."""
+
+    __slots__ = (
+        "_added_parts",
+        "_is_unchanged",
+        "_last_part_kind",
+        "_next_index",
+        "_summaries",
+        "_viewer",
+        "wants_deltas",
+    )
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._is_unchanged = viewer.counts and not viewer.summaries
+        self.wants_deltas = False
+        """Whether deltas change: their part's number, behind a part of ours."""
+        self._summaries: list[str] = []
+        """What was said of the open item."""
+        self._added_parts = 0
+        """How many parts of the turn are ours: by so many, those that follow move on."""
+        self._next_index = 0
+        """The next part's index, in the model's own count."""
+        self._last_part_kind: str | None = None
+        """The kind of the part that ended last, ours or not."""
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        if self._is_unchanged:
+            for event in events:
+                if type(event) is SummaryEvent:
+                    return [event for event in events if type(event) is not SummaryEvent]
+            return events
+        out: list[Event] = []
+        for event in events:
+            if type(event) is PartDeltaEvent:
+                out.append(PartDeltaEvent(event.index + self._added_parts, event.delta) if self._added_parts else event)
+                continue
+            step = _HANDLERS.get(type(event))
+            if step is None:
+                out.append(event)
+            else:
+                step(self, event, out)
+        return out
+
+    def _turn_start(self, event: ResponseStartEvent, out: list[Event]) -> None:
+        self._added_parts = self._next_index = 0
+        self._last_part_kind = None
+        self.wants_deltas = False
+        out.append(event)
+
+    def _summary(self, event: SummaryEvent, out: list[Event]) -> None:
+        if self._viewer.summaries and event.text:
+            self._summaries.append(event.text)
+
+    def _part_start(self, event: PartStartEvent, out: list[Event]) -> None:
+        if self._added_parts:
+            event = replace(event, index=event.index + self._added_parts, previous_part_kind=self._last_part_kind)
+        out.append(event)
+
+    def _part_end(self, event: PartEndEvent, out: list[Event]) -> None:
+        self._next_index = event.index + 1
+        self._last_part_kind = event.part.part_kind
+        out.append(PartEndEvent(event.index + self._added_parts, event.part) if self._added_parts else event)
+
+    def _item_end(self, event: ItemEndEvent, out: list[Event]) -> None:
+        summaries, self._summaries = self._summaries, []
+        for text in summaries:
+            part = ThinkingPart(text, form="summary")
+            out += part_events(self._next_index + self._added_parts, part, self._last_part_kind)
+            self._added_parts += 1
+            self.wants_deltas = True
+            self._last_part_kind = part.part_kind
+        out.append(event)
+
+    def _redact_counts(self, event: ResponseEndEvent | RunEndEvent, out: list[Event]) -> None:
+        out.append(replace(event, usage=redact_usage(event.usage, self._viewer)))
+
+
+_HANDLERS: dict[type[Any], Callable[[FullRedactor, Any, list[Event]], None]] = {
+    ResponseStartEvent: FullRedactor._turn_start,
+    SummaryEvent: FullRedactor._summary,
+    PartStartEvent: FullRedactor._part_start,
+    PartEndEvent: FullRedactor._part_end,
+    ItemEndEvent: FullRedactor._item_end,
+    ResponseEndEvent: FullRedactor._redact_counts,
+    RunEndEvent: FullRedactor._redact_counts,
+}
+"""The events in which something may change."""
+
+
+class Redactor:
+    """`feed` the events of one run, batch by batch, from its beginning; what it gives back is for this reader.
+
+    It keeps what it needs to number items and parts without gaps, so each read of a run has a redactor of its own.
+    """
+
+    __slots__ = ("_machine", "feed")
+
+    feed: Callable[[list[Event]], list[Event]]
+    """A batch in, what the reader gets of it out: the same list where nothing is to be changed."""
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._machine = FullRedactor(viewer) if viewer.view == "raw" else RestrictedRedactor(viewer)
+        self.feed = self._machine.feed
+
+    @property
+    def wants_deltas(self) -> bool:
+        """Whether `feed` is to be called for a batch that is one `PartDeltaEvent`: false while each passes as it is.
+        May be another after each call of `feed`."""
+        return self._machine.wants_deltas

@@ -1,0 +1,257 @@
+"""The views of those who may not see raw reasoning: `summary`, `sealed`, `hidden`.
+
+What is left of a stream is a stream again: items and parts are counted anew, in every turn. The rules:
+
+* A reasoning item keeps its start and its end, and is told at once; for `hidden` it does not exist.
+* Any other item is told with the first part of it that leaves. If none does, it is left out; but if its end has a seal
+  that this reader may hold, it is told as reasoning, with nothing but its start, its end and the seal.
+* A summary is told with its first text. Ours is a part of its own, and waits for the provider's that is under way.
+* Deltas that do not leave are not looked at, and no event leaves whose kind is not in the table below; of side events,
+  only what is named for them.
+
+An allow-list of names, and of fields within them: what an agent says of its own state, steps, activities and helpers,
+and what it asks people. What could hold a model's words in full (messages, calls, raw and custom events) does not
+leave, nor does what each event is open to: `metadata`, and `rawEvent`, which is what it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..emit import part_events
+from ..events import (
+    ErrorEvent,
+    Event,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ItemEndEvent,
+    ItemKind,
+    ItemStartEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    ResponseEndEvent,
+    ResponseStartEvent,
+    RunEndEvent,
+    SideEvent,
+    SummaryEvent,
+)
+from ..parts import ModelResponsePart, ThinkingPart
+from .fields import STRUCT_REDACTORS, struct_redactor
+from .values import is_shown, redact_error, redact_part, redact_usage
+from .viewer import Viewer
+
+_COMMON_FIELDS = frozenset({"timestamp", "subagentRunId"})
+_STEP_FIELDS = _COMMON_FIELDS | {"stepName"}
+_ACTIVITY_FIELDS = _COMMON_FIELDS | {"messageId", "activityType"}
+_PARENT_FIELDS = frozenset({"parentSubagentRunId", "parentToolCallId", "parentMessageId"})
+# The one place for what an application has to know beside the question: here `metadata` is the agent's word, too.
+_INTERRUPT_FIELDS = frozenset(
+    ["id", "reason", "message", "toolCallId", "responseSchema", "expiresAt", "metadata", "subagentRunId"]
+)
+
+SIDE_EVENT_FIELDS: dict[tuple[str, str], frozenset[str] | None] = {
+    ("queue", "loading"): None,
+    ("queue", "position"): None,
+    ("queue", "waited"): None,
+    ("agui", "STATE_SNAPSHOT"): _COMMON_FIELDS | {"snapshot"},
+    ("agui", "STATE_DELTA"): _COMMON_FIELDS | {"delta"},
+    ("agui", "STEP_STARTED"): _STEP_FIELDS,
+    ("agui", "STEP_FINISHED"): _STEP_FIELDS,
+    ("agui", "ACTIVITY_SNAPSHOT"): _ACTIVITY_FIELDS | {"content", "replace"},
+    ("agui", "ACTIVITY_DELTA"): _ACTIVITY_FIELDS | {"patch"},
+    ("agui", "SUBAGENT_STARTED"): _COMMON_FIELDS | _PARENT_FIELDS | {"name", "description"},
+    ("agui", "SUBAGENT_FINISHED"): _COMMON_FIELDS | {"result", "outcome"},
+    ("agui", "SUBAGENT_ERROR"): _COMMON_FIELDS | {"message", "code"},
+    ("agui", "interrupt"): _INTERRUPT_FIELDS,
+    ("agui", "result"): None,
+    ("run", "deferred"): frozenset(["tool_call_id", "tool_name", "approval", "message", "metadata", "response_schema"]),
+}
+"""The fields of its value that leave, by namespace and name; None: the value is one thing, and leaves whole."""
+
+
+def redact_side_event(event: SideEvent) -> SideEvent | None:
+    """What of a side event leaves; None if nothing does."""
+    fields = SIDE_EVENT_FIELDS.get((event.namespace, event.name), frozenset())
+    if fields is None:
+        return event
+    value = event.value
+    if not fields or not isinstance(value, dict):
+        return None
+    return SideEvent(event.namespace, event.name, {name: value[name] for name in value if name in fields})
+
+
+class RestrictedRedactor:
+    """The machine for a reader of less than raw reasoning."""
+
+    wants_deltas = True
+
+    __slots__ = (
+        "_item",
+        "_item_index",
+        "_item_started",
+        "_last_part_kind",
+        "_part_index",
+        "_part_started",
+        "_pending_part",
+        "_rule",
+        "_summaries",
+        "_viewer",
+    )
+
+    def __init__(self, viewer: Viewer) -> None:
+        self._viewer = viewer
+        self._rule = viewer.rule
+        self._item_index = 0
+        self._part_index = 0
+        self._last_part_kind: str | None = None
+        """The kind of the part that was told last in this turn."""
+        self._item: ItemStartEvent | None = None
+        """The open item."""
+        self._item_started = False
+        """Whether it was told."""
+        self._part_started = False
+        """Whether the open part is told."""
+        self._pending_part: ModelResponsePart | None = None
+        """A summary that has begun, and says nothing yet."""
+        self._summaries: list[str] = []
+        """Ours, that wait for the open part to end."""
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            # Deltas are nearly all there is.
+            if type(event) is PartDeltaEvent:
+                if self._part_started or self._pending_part is not None:
+                    self._delta(event, out)
+            else:
+                step = _HANDLERS.get(type(event))
+                if step is not None:
+                    step(self, event, out)
+        return out
+
+    # --- turns -------------------------------------------------------------------------------------------------
+
+    def _turn_start(self, event: ResponseStartEvent, out: list[Event]) -> None:
+        self._item_index = self._part_index = 0
+        self._last_part_kind = None
+        out.append(_TURN_START(event))
+
+    def _turn_end(self, event: ResponseEndEvent, out: list[Event]) -> None:
+        out.append(_TURN_END(event, usage=redact_usage(event.usage, self._viewer)))
+
+    def _error(self, event: ErrorEvent, out: list[Event]) -> None:
+        out.append(ErrorEvent(redact_error(event.error, self._viewer)))
+
+    # --- items -------------------------------------------------------------------------------------------------
+
+    def _item_start(self, event: ItemStartEvent, out: list[Event]) -> None:
+        self._item, self._item_started = event, False
+        if event.kind == "reasoning" and self._rule.items:
+            self._start_item(event.kind, out)
+
+    def _start_item(self, kind: ItemKind, out: list[Event]) -> None:
+        if self._item is not None and not self._item_started:
+            self._item_started = True
+            out.append(_ITEM_START(self._item, index=self._item_index, kind=kind))
+
+    def _item_end(self, event: ItemEndEvent, out: list[Event]) -> None:
+        seal = event.seal if self._rule.seals else None
+        if seal is not None:
+            self._start_item("reasoning", out)
+        if self._item_started:
+            out.append(_ITEM_END(event, index=self._item_index, seal=seal))
+            self._item_index += 1
+        self._item, self._item_started = None, False
+
+    # --- parts -------------------------------------------------------------------------------------------------
+
+    def _part_start(self, event: PartStartEvent, out: list[Event]) -> None:
+        if is_shown(event.part, self._rule):
+            if type(event.part) is ThinkingPart:
+                self._pending_part = event.part
+            else:
+                self._start_part(event.part, out)
+
+    def _start_part(self, part: ModelResponsePart, out: list[Event]) -> None:
+        if self._item is not None:
+            self._start_item(self._item.kind, out)
+        out.append(PartStartEvent(self._part_index, redact_part(part), self._last_part_kind))
+        self._part_started, self._pending_part = True, None
+
+    def _delta(self, event: PartDeltaEvent, out: list[Event]) -> None:
+        delta = event.delta
+        redactor = STRUCT_REDACTORS[type(delta)]
+        if not redactor.has_only_named_fields(delta):
+            delta = redactor(delta)
+            if not any(getattr(delta, name) for name in delta.__struct_fields__):
+                return  # all that it brought is withheld
+        if self._pending_part is not None:
+            self._start_part(self._pending_part, out)
+        out.append(PartDeltaEvent(self._part_index, delta))
+
+    def _part_end(self, event: PartEndEvent, out: list[Event]) -> None:
+        self._pending_part = None
+        if self._part_started:
+            self._part_started = False
+            out.append(PartEndEvent(self._part_index, redact_part(event.part)))
+            self._part_index += 1
+            self._last_part_kind = event.part.part_kind
+        summaries, self._summaries = self._summaries, []
+        for text in summaries:
+            self._add_summary(text, out)
+
+    def _summary(self, event: SummaryEvent, out: list[Event]) -> None:
+        if "summary" not in self._rule.forms or not event.text:
+            return
+        if self._part_started or self._pending_part is not None:
+            self._summaries.append(event.text)
+        else:
+            self._add_summary(event.text, out)
+
+    def _add_summary(self, text: str, out: list[Event]) -> None:
+        part = ThinkingPart(text, form="summary")
+        out += part_events(self._part_index, part, self._last_part_kind)
+        self._part_index += 1
+        self._last_part_kind = part.part_kind
+
+    # --- the run -----------------------------------------------------------------------------------------------
+
+    def _redact(self, event: Event, out: list[Event]) -> None:
+        out.append(STRUCT_REDACTORS[type(event)](event))
+
+    def _side(self, event: SideEvent, out: list[Event]) -> None:
+        redacted = redact_side_event(event)
+        if redacted is not None:
+            out.append(redacted)
+
+    def _run_end(self, event: RunEndEvent, out: list[Event]) -> None:
+        error = None if event.error is None else redact_error(event.error, self._viewer)
+        out.append(_RUN_END(event, usage=redact_usage(event.usage, self._viewer), error=error))
+
+
+_TURN_START, _TURN_END, _RUN_END = (
+    struct_redactor(ResponseStartEvent),
+    struct_redactor(ResponseEndEvent),
+    struct_redactor(RunEndEvent),
+)
+_ITEM_START, _ITEM_END = struct_redactor(ItemStartEvent), struct_redactor(ItemEndEvent)
+
+_HANDLERS: dict[type[Any], Callable[[RestrictedRedactor, Any, list[Event]], None]] = {
+    ResponseStartEvent: RestrictedRedactor._turn_start,
+    ResponseEndEvent: RestrictedRedactor._turn_end,
+    ErrorEvent: RestrictedRedactor._error,
+    ItemStartEvent: RestrictedRedactor._item_start,
+    ItemEndEvent: RestrictedRedactor._item_end,
+    PartStartEvent: RestrictedRedactor._part_start,
+    PartEndEvent: RestrictedRedactor._part_end,
+    SummaryEvent: RestrictedRedactor._summary,
+    FunctionToolCallEvent: RestrictedRedactor._redact,
+    FunctionToolResultEvent: RestrictedRedactor._redact,
+    FinalResultEvent: RestrictedRedactor._redact,
+    SideEvent: RestrictedRedactor._side,
+    RunEndEvent: RestrictedRedactor._run_end,
+}
+"""The events that leave, beside deltas."""
