@@ -69,7 +69,7 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(
     begin = [*wire.begin, *(() if thought else wire.thought_over)]
     for read in [*begin, *(wire.frame(thought, f" tok{number}", number) for number in range(3))]:
         reader.feed(read)
-    monkeypatch.setattr(reader._reader, "frame", None)
+    monkeypatch.setattr(reader._reader, "read_frame", None)
     events = reader.feed(b"".join(wire.frame(thought, ' "more"\n', number) for number in range(13, 13 + together)))
     assert content_deltas(events) == [' "more"\n'] * together
 

@@ -52,17 +52,17 @@ FAULTS = [
     Fault(
         "a dropped signature",
         "providers/anthropic/blocks.py",
-        "signature=signature or None, ends=True)",
-        "signature=None, ends=True)",
+        "signature=signature or None, explicit_end=True)",
+        "signature=None, explicit_end=True)",
         ("turns/fixture:anthropic*/raw/*",),
     ),
     Fault(
         "another order within a chunk",
         "providers/openai_chat/decode.py",
-        "            self._reasoning(delta, whole)\n            if delta.executed_tools:",
+        "            self._read_reasoning(delta, is_whole)\n            if delta.executed_tools:",
         "            if type(delta.content) is str and delta.content:\n"
-        "                self._say(delta.content, None)\n"
-        "            self._reasoning(delta, whole)\n"
+        "                self._feed_content(delta.content, None)\n"
+        "            self._read_reasoning(delta, is_whole)\n"
         "            delta.content = None\n"
         "            if delta.executed_tools:",
         ("matrix/*vllm*/raw/*",),
@@ -76,7 +76,7 @@ FAULTS = [
     ),
     Fault(
         "a number lost in AG-UI's usage",
-        "protocols/agui/ending.py",
+        "protocols/agui/run_end.py",
         '"cached_input_tokens": usage.cache_read_tokens',
         '"cached_input_tokens": None',
         ("matrix/*/agui/1.0/raw/*",),
@@ -84,8 +84,8 @@ FAULTS = [
     Fault(
         "a replay that begins one event late",
         "server/openresponses/stored_responses.py",
-        'whole_number(after, "starting_after", 0)',
-        'whole_number(after, "starting_after", 0) + 1',
+        'parse_int(after, "starting_after", 0)',
+        'parse_int(after, "starting_after", 0) + 1',
         ("stored/fixture:deepseek*",),
     ),
     Fault(
@@ -112,15 +112,15 @@ FAULTS = [
     Fault(
         "counts for a key that may not see them",
         "view/values.py",
-        "    if not reader.counts:\n        return _NO_USAGE\n",
-        "    if not reader.counts:\n        return usage\n",
+        "    if not viewer.counts:\n        return _NO_USAGE\n",
+        "    if not viewer.counts:\n        return usage\n",
         ("requests/guarded/*", "access/policy/*"),
     ),
     Fault(
         "a status of the command line",
         "cli/decode.py",
-        '    click.echo(f"Error: {error.told}", err=True)\n    return 1',
-        '    click.echo(f"Error: {error.told}", err=True)\n    return 0',
+        '    click.echo(f"Error: {error.full_message}", err=True)\n    return 1',
+        '    click.echo(f"Error: {error.full_message}", err=True)\n    return 0',
         ("commands/*",),
     ),
     Fault(
@@ -140,8 +140,8 @@ FAULTS = [
     Fault(
         "a foreign page that is let in",
         "server/access/same_origin.py",
-        "    if own_page(scope) is False:\n        raise _foreign()",
-        "    if False:\n        raise _foreign()",
+        "    if is_own_page(scope) is False:\n        raise _foreign_origin()",
+        "    if False:\n        raise _foreign_origin()",
         ("resources/origins/*",),
     ),
     Fault(
@@ -196,7 +196,8 @@ FAULTS = [
     Fault(
         "what was read waits a little",
         "models/model.py",
-        "                self._receive(events)\n                if decoder.text_template is not self._tried_template:\n",
+        "                self._receive(events)\n"
+        "                if decoder.text_template is not self._tried_template:\n",
         "                asyncio.get_running_loop().call_later(0.02, self._receive, events)\n"
         "                if decoder.text_template is not self._tried_template:\n",
         ("pace/fixture:deepseek*",),
@@ -204,8 +205,8 @@ FAULTS = [
     Fault(
         "events that wait for the next read",
         "protocols/agui/encode.py",
-        "                    handler(self, event, place)\n        out = self._console\n        if not out:\n",
-        "                    handler(self, event, place)\n        out = self._console\n"
+        "                    handler(self, event, place)\n        out = self._out\n        if not out:\n",
+        "                    handler(self, event, place)\n        out = self._out\n"
         "        if not out or (not self.ended and len(events) < 2):\n",
         ("pace/fixture:deepseek*",),
     ),
@@ -226,8 +227,8 @@ FAULTS = [
     Fault(
         "a text of several parts with lines between them",
         "protocols/agui/encode.py",
-        'if isinstance(part, ThinkingPart) or open_.form != form else ""',
-        "if isinstance(part, ThinkingPart) or open_.form != form else APART",
+        'if isinstance(part, ThinkingPart) or message.form != form else ""',
+        "if isinstance(part, ThinkingPart) or message.form != form else PARAGRAPH_BREAK",
         ("pace/shape:openai-responses:texts-of-one-message/*",),
     ),
 ]

@@ -20,12 +20,13 @@ CALLED_FROM_OUTSIDE = {
         *("all_messages_json", "new_messages_json", "output_validator", "run_stream", "run_sync", "stream_output"),
         *("tool_plain",),
     ),
-    "the library's interface: a participant of a space": ("listening", "observation", "reject"),
+    "the library's interface: a participant of a space": ("fulfil", "observation"),
     "the library's interface: settings of each provider's models": (
         *("AnthropicModelSettings", "BedrockModelSettings", "CohereModelSettings", "GoogleModelSettings"),
         *("GroqModelSettings", "HuggingFaceModelSettings", "MistralModelSettings", "OllamaModelSettings"),
         *("OpenAIResponsesModelSettings",),
     ),
+    "the library's interface: a finished response as a stream of events": ("response_events",),
     "what a pool's owner may watch": ("idle_connections",),
     "Python (PEP 562)": ("__dir__", "__getattr__"),
     "click, asyncio, httptools, httpx, uvicorn, joserfc": (

@@ -1,7 +1,7 @@
 """Pellucid: the reasoning of any language model as one ordered stream of parts.
 
-What a user of the library needs is here: `from pellucid import Agent, ThinkingPart, PartDeltaEvent`. Names are fetched
-when they are first used, so that whoever needs one of them does not wait for all.
+It exports what users of the library need: `from pellucid import Agent, ThinkingPart, PartDeltaEvent`. Names are
+imported on first use, so that a program that needs one of them does not wait for all.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ def __dir__() -> list[str]:
 
 
 def _public_names(module_name: str) -> list[str]:
-    """The room's own names: what it defines, not what it imports."""
+    """Return the public names that a module defines, without those that it imports."""
     module = import_module(f".{module_name}", __name__)
     own = (name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__)
     return [name for name in own if name[0].isupper() or name.startswith("messages_")]
 
 
 def __getattr__(name: str) -> Any:
-    # The vocabulary is offered whole; of the rooms above it, what is named here.
+    # All names of `parts` and `events` are exported; of other packages, the names in `_NAMES`.
     for room in (_MODULE_OF[name],) if name in _MODULE_OF else ("parts", "events"):
         module = import_module(f".{room}", __name__)
         if name[0].isupper() or name in _MODULE_OF or name in ("messages_to_json", "messages_from_json"):

@@ -1,7 +1,7 @@
-"""A part as it grows: what its deltas have added up to so far.
+"""Accumulate the deltas of a part.
 
-The writer and the reader of event sequences keep the same account, here, so that they cannot disagree: text and
-log-probabilities and annotations append, a signature replaces, details merge.
+The writer and the reader of event sequences share this code, so that they cannot disagree. Text, log-probabilities and
+annotations are appended, a signature replaces the last, details are merged.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ TEXT_FIELD: dict[type[PartDelta], str] = {
     ToolCallPartDelta: "args_delta",
     BuiltinToolCallPartDelta: "args_delta",
 }
-"""Where each delta has its text."""
+"""The field of each delta that holds its text."""
 
 METADATA_FIELDS: dict[type[PartDelta], dict[str, str]] = {
     delta: OPAQUE_FIELDS | ({name: name for name in ("logprobs", "annotations")} if delta is TextPartDelta else {})
     for delta in TEXT_FIELD
 }
-"""What else each delta adds to: the part's field, and the delta's own."""
+"""The other fields of each delta: the part's field, and the delta's field for it."""
 
 
 def is_text_only(delta: PartDelta) -> bool:
-    """Whether a delta brings text at most."""
+    """Whether a delta has nothing but text."""
     kind = type(delta)
     return delta == kind(getattr(delta, TEXT_FIELD[kind]))
 
 
 def text_of(part: ModelResponsePart) -> str:
-    """The text that deltas of the part add up to; nothing, where it is not of a kind that streams."""
+    """Return the text that the part's deltas add up to; empty for a kind of part that does not stream."""
     if isinstance(part, ToolCallPart | BuiltinToolCallPart):
-        # Of an object, the same as JSON text.
+        # An object counts as its JSON text.
         return part.args_as_text()
     return part.content if isinstance(part, ThinkingPart | TextPart | RefusalPart) else ""
 
 
 def split_part(part: ModelResponsePart) -> tuple[ModelResponsePart, PartDelta | None]:
-    """A part that streams as it opens, and all that its deltas bring as one; None if there is nothing to bring."""
+    """Split a complete part into the part as it opens and one delta with the rest; None if there is no rest."""
     kind = DELTA_OF.get(type(part))
     if kind is None:
         return part, None
@@ -77,7 +77,7 @@ def _text_field(part: ModelResponsePart) -> str:
 
 
 class PartAccumulator:
-    """`add` deltas; `whole()` is the part they make of the one that was opened."""
+    """An open part and the sum of its deltas. `result()` returns the part."""
 
     __slots__ = ("args_object", "metadata", "part", "text")
 
@@ -85,12 +85,12 @@ class PartAccumulator:
         self.part = part
         self.text = TextBuffer()
         self.args_object: dict[str, Any] | None = None
-        """A call's arguments, where the wire has them as an object; the text is then how they are told."""
+        """A call's arguments, where the wire sends an object. The text is then their JSON, for the deltas."""
         self.metadata: dict[str, Any] = {}
-        """What deltas brought beside text, by the part's fields."""
+        """The deltas' other values, by the part's fields."""
 
     def add_metadata(self, delta: PartDelta) -> bool:
-        """Take what a delta brings beside its text. False if that is nothing."""
+        """Add what a delta has apart from its text. False if that is nothing."""
         if is_text_only(delta):
             return False
         has_added = isinstance(delta, BuiltinToolCallPartDelta) and delta.status is not None
@@ -110,7 +110,7 @@ class PartAccumulator:
         return has_added
 
     def result(self, complete: bool = True) -> ModelResponsePart:
-        """The part as it stands."""
+        """Return the part as accumulated so far."""
         text = self.text.value() if self.args_object is None else self.args_object
         changes: dict[str, Any] = {**self.metadata, _text_field(self.part): text, "complete": complete}
         return replace(self.part, **changes)

@@ -1,10 +1,10 @@
-"""Agents as applications, in three lines:
+"""Agents as ASGI applications.
 
     from pellucid import Agent, agui
 
     app = agui(Agent("anthropic:claude-sonnet-4-0"))      # uvicorn module:app
 
-Any agent will do, of ours or of Pydantic AI; this is the one place that knows of both, and of how they are served.
+The agent may be Pellucid's or Pydantic AI's. Only this module knows both kinds of agent and how they are served.
 """
 
 from __future__ import annotations
@@ -28,18 +28,25 @@ def agui(
     seal_keys: Keys | str | Path | None = None,
     deps: Any = None,
 ) -> AGUIApp:
-    """An ASGI application that answers AG-UI's clients with runs of `agent`.
+    """Make an ASGI application that serves runs of an agent to AG-UI clients.
 
-    `agent`: a `pellucid.Agent`, a `pydantic_ai.Agent`, or whatever else is `ServableAgent`.
-    `path`: where it is POSTed to.
-    `dialect`: what clients are taken for that say neither which dialect nor which version they speak (`0.x`).
-    `view`: the most that anybody may see of the reasoning: `raw`, `summary`, `sealed` or `hidden`.
-    `seal_keys`: a key set, or the path of its file, which is made if it is not there. None: the environment's, or the
-    file that the gateway has as well.
-    `deps`: the dependencies of each run, or a function that makes them of the run's `RunAgentInput`. Where they are a
-    dataclass with a field `state` (`StateDeps`), that holds the client's state, as the type of what it holds here.
+    Args:
+        agent: A `pellucid.Agent`, a `pydantic_ai.Agent`, or any other `ServableAgent`.
+        path: The path that clients POST to.
+        dialect: The dialect for clients that name neither a dialect nor a version (by default `0.x`).
+        view: The least restricted view of the reasoning that a client may have: `raw`, `summary`, `sealed` or `hidden`.
+        seal_keys: A key set, or the path of its file, which is created if it does not exist. None: the keys in the
+            environment, or the gateway's own file.
+        deps: The dependencies of each run, or a function that makes them from the run's `RunAgentInput`. If they are a
+            dataclass with a field `state` (`StateDeps`), the field holds the client's state, converted to the type of
+            its value here.
 
-    Raises `ConfigError` for keys that cannot be read, `TypeError` for what is no agent.
+    Returns:
+        The application.
+
+    Raises:
+        ConfigError: The keys cannot be read.
+        TypeError: `agent` is not an agent.
     """
     return AGUIApp(_servable(agent), path=path, dialect=dialect, view=view, seal_keys=seal_keys, deps=deps)
 

@@ -1,11 +1,11 @@
-"""What goes on: an earlier conversation, and what is said next, as one; and what is left of it where it is too long.
+"""Join a conversation with its continuation, and shorten a conversation that is too long.
 
-A turn may have called functions of ours and of the caller's. Ours were answered at once, the caller's come with what is
-said next: together they are the results of one turn, in the order of its calls, as every provider wants them.
+A turn may call functions of the gateway and of the client. The gateway's results come at once, the client's with the
+next request. Together they are the results of one turn, in the order of its calls, as every provider requires.
 
-What can be left out are whole turns of the user's, the oldest first: what they said, and all that came of it until they
-spoke again, so that no call is without its result, and no result without its call. The last one always stays; so does
-what the system or a developer said, wherever it stood.
+A conversation is shortened by whole turns of the user, the oldest first: a prompt and all messages up to the next
+prompt. So no call is left without its result, and no result without its call. The last turn always stays, and so do
+all prompts of the system or a developer, wherever they are.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .parts import (
 )
 
 MEDIA_LENGTH = 4_000
-"""Characters for which an image or a file is taken."""
+"""Characters that an image or a file counts as."""
 
 
 def join_messages(*pieces: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The pieces as one conversation: what was said to the model in a row is one request, results first."""
+    """Join pieces of a conversation. Consecutive requests become one, with tool results first."""
     out: list[ModelMessage] = []
     for is_request, messages in groupby(chain.from_iterable(pieces), lambda message: isinstance(message, ModelRequest)):
         if is_request:
@@ -61,7 +61,7 @@ def _merge_requests(requests: list[ModelRequest]) -> ModelRequest:
 
 def _results_first(parts: list[ModelRequestPart], response: ModelResponse) -> list[ModelRequestPart]:
     order = {call.tool_call_id: index for index, call in enumerate(response.tool_calls)}
-    # The sort is stable: what is no result of these calls stays in its order behind them.
+    # The sort is stable: parts that are not results of these calls keep their order after the results.
     return sorted(
         parts,
         key=lambda part: (
@@ -73,12 +73,12 @@ def _results_first(parts: list[ModelRequestPart], response: ModelResponse) -> li
 
 
 def count_droppable_turns(messages: Sequence[ModelMessage]) -> int:
-    """How many turns can be left out."""
+    """Return how many turns can be dropped."""
     return max(0, len(_turn_starts(messages)) - 1)
 
 
 def drop_oldest_turns(messages: Sequence[ModelMessage], count: int) -> list[ModelMessage]:
-    """The conversation without its `count` oldest turns, of which there are more."""
+    """Return the conversation without its `count` oldest turns. It must have more turns than that."""
     if count == 0:
         return list(messages)
     start = _turn_starts(messages)[count]
@@ -96,7 +96,7 @@ def drop_oldest_turns(messages: Sequence[ModelMessage], count: int) -> list[Mode
 
 
 def turn_lengths(messages: Sequence[ModelMessage]) -> list[int]:
-    """How long each turn is, in characters, more or less. What always stays counts for the last."""
+    """Return the approximate length of each turn in characters. Parts that always stay count for the last turn."""
     turns = []
     fixed_length = 0
     for begin, end in pairwise([0, *_turn_starts(messages)[1:], len(messages)]):
@@ -108,7 +108,7 @@ def turn_lengths(messages: Sequence[ModelMessage]) -> list[int]:
 
 
 def _turn_starts(messages: Sequence[ModelMessage]) -> list[int]:
-    """Where turns begin."""
+    """Return the indexes of the messages that begin a turn."""
     return [
         at
         for at, message in enumerate(messages)
@@ -117,11 +117,11 @@ def _turn_starts(messages: Sequence[ModelMessage]) -> list[int]:
 
 
 def _without_results(messages: Sequence[ModelMessage], calls: set[str]) -> list[ModelMessage]:
-    """What is left without the results of these calls."""
+    """Remove the results of these calls."""
     out: list[ModelMessage] = []
     for message in messages:
         if isinstance(message, ModelResponse):
-            # Some models give each turn's calls the same ids again.
+            # Some models reuse the same call ids in each turn.
             calls = calls.difference(call.tool_call_id for call in message.tool_calls)
             out.append(message)
             continue

@@ -1,8 +1,8 @@
-"""The user's data directory: where the files stand that Pellucid makes for itself, and how secrets are kept in them.
+"""The user's data directory: paths of the files that Pellucid creates, and storage of secrets in files.
 
-A secret stands in a file that only its owner can read. It is there whole or not at all: of several processes that start
-at once, one makes it and the others read what it made. It is replaced, never written into, so that a reader reads all
-of one version.
+Only the owner of a secret's file can read it. The file appears complete or not at all: of several processes that start
+at the same time, one creates it and the others read it. It is replaced, never written in place, so that a reader always
+reads one whole version.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .errors import ConfigError
 
 
 def data_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """`pellucid` under `XDG_DATA_HOME` (XDG Base Directory Specification), or under `~/.local/share`."""
+    """Return `pellucid` under `XDG_DATA_HOME` (XDG Base Directory Specification), or under `~/.local/share`."""
     base = environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "pellucid"
 
 
 def default_store_url(environ: Mapping[str, str] = os.environ) -> str:
-    """The URL of a SQLite file in the data directory. Makes the directory."""
+    """Return the URL of a SQLite file in the data directory. Create the directory."""
     directory = data_directory(environ)
     with suppress(FileExistsError):
         directory.mkdir(mode=0o700, parents=True)
@@ -35,22 +35,28 @@ def default_store_url(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def default_seal_keys(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the seal keys."""
     return data_directory(environ) / "seal-keys.json"
 
 
 def default_record_key(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the key that signs the record's checkpoints."""
     return data_directory(environ) / "record-key.pem"
 
 
 def default_pepper(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the pepper of API keys."""
     return data_directory(environ) / "key-pepper"
 
 
 def read_secret(path: Path) -> tuple[bytes, os.stat_result]:
-    """What a file holds, and its status.
+    """Read a secret file.
+
+    Returns:
+        The file's content and status.
 
     Raises:
-        OSError: It cannot be read, or others than its owner may read it; `strerror` says what is wrong.
+        OSError: It cannot be read, or users other than its owner may read it; `strerror` has the reason.
     """
     with path.open("rb") as file:
         status = os.fstat(file.fileno())
@@ -63,33 +69,43 @@ def read_secret(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def create_secret(path: Path, data: bytes) -> None:
-    """Make a file that holds `data`, and its directory; a file that is there stays as it is. Raises `OSError`."""
+    """Create a file with `data`, and its directory. An existing file stays as it is.
+
+    Raises:
+        OSError: The file cannot be created.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _temporary_file(path, data) as temporary, suppress(FileExistsError):
-        # A link, not a rename: the second of two processes must not replace what the first made.
+        # A link, not a rename: the second of two processes must not replace the file of the first.
         os.link(temporary, path)
 
 
 def replace_secret(path: Path, data: bytes) -> None:
-    """Put a file that holds `data` in the place of the one that is there. Raises `OSError`."""
+    """Replace a file by one with `data`.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     with _temporary_file(path, data) as temporary:
         os.replace(temporary, path)
 
 
 class SecretFile(NamedTuple):
-    """Keys in a file, by what messages call them. Each method raises `ConfigError`, which names the file."""
+    """A kind of secret file. Each method raises `ConfigError`, which names the file."""
 
     name: str
     missing_message: str
-    """What is said where there is no file."""
+    """The error message if there is no file."""
     env_variable: str
-    """The environment variable that may hold them instead."""
+    """The environment variable that may hold the secret instead."""
 
     def from_environment(self, environ: Mapping[str, str] | None = None) -> str | None:
+        """Return the secret in the environment; None if there is none."""
         value = (os.environ if environ is None else environ).get(self.env_variable, "")
         return value if value.strip() else None
 
     def read(self, path: Path) -> tuple[bytes, os.stat_result]:
+        """Read the file. Return its content and status."""
         try:
             return read_secret(path)
         except FileNotFoundError:
@@ -98,7 +114,7 @@ class SecretFile(NamedTuple):
             raise ConfigError([f"{path}: {self.name} cannot be read: {error.strerror}"]) from None
 
     def ensure(self, path: Path, create: Callable[[], bytes]) -> None:
-        """The file, with what `make` gives if it is not there."""
+        """Create the file with the result of `create` if it does not exist."""
         try:
             if not path.exists():
                 create_secret(path, create())
@@ -109,7 +125,7 @@ class SecretFile(NamedTuple):
 
 @contextmanager
 def _temporary_file(path: Path, data: bytes) -> Iterator[str]:
-    """A file next to `path` that holds `data`, synced to the disk; removed afterwards unless it was renamed."""
+    """Write `data` to a file next to `path`, synced to the disk. It is removed at the end unless it was renamed."""
     fd, name = mkstemp(prefix=f".{path.name}.", dir=path.parent)  # mode 0600
     try:
         with os.fdopen(fd, "wb") as file:

@@ -1,19 +1,19 @@
-"""The one writer of legal event sequences.
+"""Writer of legal event sequences.
 
-A decoder says what it saw (`thinking`, `text`, `tool_call`, …) under the key that its wire gives the block, and the
-emitter works out which items and parts open and close. So a decoder cannot write an illegal sequence, and no
-decoder repeats the bookkeeping. The rules it keeps:
+A decoder reports what it reads (`thinking`, `text`, `tool_call`, …) under the key that its wire gives the block. The
+emitter decides which items and parts open and close. So a decoder cannot write an illegal sequence, and no decoder
+repeats this bookkeeping. The rules:
 
-* **Nothing opens before it holds something.** An empty delta for a block that is not open is nothing.
-* **One part is open at a time.** A new key closes the open part if that part can be closed: reasoning and text
-  on wires without block ends always can; a block that the wire will end itself (`ends=True`) only once `close`
-  was called; a call only once its arguments are whole JSON. Otherwise the later block is held back, whole and in
-  order, until the earlier one can be closed.
-* **Closing is lazy.** `close` marks a block as over; its end events are written when something follows or the
-  turn ends. Only then is it known whether the model was cut off in it (Anthropic closes its block first and says
+* **Nothing opens before it has content.** An empty delta for a block that is not open is ignored.
+* **One part is open at a time.** A new key closes the open part if that part can be closed. Reasoning and text on wires
+  without block ends can always be closed; a block that the wire ends explicitly (`explicit_end=True`) only after
+  `close`; a call only when its arguments are complete JSON. Otherwise the later block is held back, whole and in order,
+  until the earlier one can be closed.
+* **Closing is lazy.** `close` marks a block as over. Its end events are written when something follows or the turn
+  ends, because only then is it known whether the model was cut off in it (Anthropic closes its block first and reports
   `max_tokens` afterwards).
-* **A failure is an event.** `fail` closes what is open as incomplete and writes one `ErrorEvent`; a second failure,
-  or content after it, is ignored.
+* **A failure is an event.** `fail` closes what is open as incomplete and writes one `ErrorEvent`. A second failure, or
+  content after it, is ignored.
 * **`end` always leaves a closed turn**, and calling it again changes nothing.
 """
 
@@ -77,7 +77,7 @@ WholePart = BuiltinToolCallPart | BuiltinToolReturnPart | FilePart | CompactionP
 
 
 class _HeldBlock:
-    """A block that has to wait: what was said of it."""
+    """A block that is held back: the calls to repeat when it can be written, and its keys."""
 
     __slots__ = ("calls", "keys")
 
@@ -87,7 +87,7 @@ class _HeldBlock:
 
 
 class _Item:
-    """The open item, and what is to stand on its end."""
+    """The open item, and the data for its end event."""
 
     __slots__ = ("explicit_end", "has_opaque_data", "index", "key", "kind", "native", "signature")
 
@@ -97,7 +97,7 @@ class _Item:
         self.index = index
         self.explicit_end = explicit_end
         self.has_opaque_data = False
-        """Whether a part of it carries opaque data."""
+        """Whether a part of the item carries opaque data."""
         self.signature: str | None = None
         self.native: Any = None
 
@@ -115,30 +115,30 @@ class _OpenPart(PartAccumulator):
         self.checked_length = -1
 
     def can_close(self) -> bool:
-        """Whether nothing more of it need come."""
+        """Whether the part may be complete, so that another can open."""
         return not self.explicit_end and (self.kind is not ToolCallPart or self.is_complete_json())
 
     def is_complete_json(self) -> bool:
-        """Whether its text is whole JSON."""
+        """Whether the part's text is complete JSON."""
         length = self.text.length
         end = self.text.text_from(length - _TAIL_CHARS).rstrip()
-        # What ends in the middle of an object need not be parsed to know it.
+        # Text that ends in the middle of an object need not be parsed.
         if self.checked_length == length or (end and not end.endswith(_JSON_ENDINGS)):
             return False
         if is_complete_json(self.text.value()):
             return True
-        # Not parsed again for every delta that has to wait.
+        # Do not parse it again for every delta that is held back.
         self.checked_length = length
         return False
 
 
 _TAIL_CHARS = 32
-"""Characters at the end of arguments that are looked at before all of them are parsed."""
+"""Characters at the end of arguments that are checked before the arguments are parsed."""
 _JSON_ENDINGS = ("}", "]", '"', "e", "l", *"0123456789")
 
 
 def is_complete_json(text: str) -> bool:
-    """Whether arguments are whole already."""
+    """Whether a call's arguments are complete JSON."""
     try:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -147,7 +147,11 @@ def is_complete_json(text: str) -> bool:
 
 
 class Emitter:
-    """Writes the events of one model turn. `take()` hands over what has been written since the last call."""
+    """Writes the events of one model turn. `take()` returns the events written since the last call.
+
+    Args:
+        origin: The model and provider of the turn.
+    """
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
@@ -159,44 +163,44 @@ class Emitter:
         self.model_name: str | None = None
         self.provider_details: dict[str, Any] = {}
         self.events: list[ModelEvent] = []
-        """Written since the last `take`."""
+        """Events written since the last `take`."""
         self._item: _Item | None = None
         self._open_part: _OpenPart | None = None
         self._item_index = 0
         self._item_part_count = 0
         self._item_is_cut_off = False
-        """Whether a part of the open item was cut off."""
+        """Whether a part of the open item is cut off."""
         self._part_index = 0
         self._last_part_kind: str | None = None
         self._started = False
         self._ended = False
         self._held_blocks: deque[_HeldBlock] | None = None
-        """What has to wait, block by block, in the order in which the blocks came; most turns have nothing."""
+        """The blocks that are held back, in the order in which they came; None in most turns."""
         self._held_by_key: dict[Key, _HeldBlock] = {}
         self.hold_count = 0
-        """How often something had to wait."""
+        """How often something was held back."""
         self._is_replaying = False
         self._is_blocked = False
         self._call_ids: dict[Key, str] = {}
 
     def take(self) -> list[ModelEvent]:
-        """The events written since the last call. (What is read for every token does this for itself.)"""
+        """Return the events written since the last call. (The path of single tokens reads `events` itself.)"""
         events = self.events
         self.events = []
         return events
 
     def is_open(self, key: Key) -> bool:
-        """Whether block `key` is the part that is open."""
+        """Whether block `key` is the open part."""
         return self._open_part is not None and self._open_part.key == key
 
     def text_of(self, key: Key) -> TextBuffer | None:
-        """What block `key` holds so far, while it is the part that is open. To be read, not written."""
+        """Return the text of block `key` so far, if it is the open part. The caller must not write to it."""
         return self._open_part.text if self._open_part is not None and self._open_part.key == key else None
 
     # --- the turn ------------------------------------------------------------------------------------------
 
     def start(self, provider_response_id: str | None = None, model_name: str | None = None) -> None:
-        """The provider named its response. May be called again: what comes later is told at the end."""
+        """Record the response's id and model, and start the turn. Values of a later call appear on the turn's end."""
         self.provider_response_id = provider_response_id or self.provider_response_id
         self.model_name = model_name or self.model_name
         if not self._started:
@@ -206,11 +210,12 @@ class Emitter:
             )
 
     def finish(self, reason: FinishReason | None, native: str | None = None) -> None:
-        """The provider said why it stopped. The turn ends only with `end`: usage may still follow."""
+        """Record why the provider stopped. The turn ends only with `end`, because usage may still follow."""
         self.finish_reason = reason
         self.native_finish_reason = native
 
     def fail(self, error: ErrorInfo) -> None:
+        """Close what is open as incomplete, and write the error. A second failure is ignored."""
         if self.failed or self._ended:
             return
         self.start()
@@ -219,7 +224,12 @@ class Emitter:
         self.events.append(ErrorEvent(error))
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
-        """Close the turn and take what is left; `error` says what broke. Idempotent."""
+        """Close the turn and return the remaining events. Idempotent.
+
+        Args:
+            cause: Why the turn ends.
+            error: The failure that ends it, if any.
+        """
         if not self._ended:
             self.start()
             if error is not None:
@@ -253,10 +263,17 @@ class Emitter:
         details: dict[str, Any] | None = None,
         explicit_end: bool = False,
     ) -> None:
-        """More reasoning in block `key` of item `item` (by default an item of its own).
+        """Write reasoning to block `key`.
 
-        `signature` replaces an earlier one (an empty one is none), `details` merge. With `ends`, the wire will
-        `close` the block itself.
+        Args:
+            key: The wire's key of the block.
+            text: The text to append.
+            item: The key of the item; by default the block is an item of its own.
+            form: The form of the text.
+            id: The provider's id.
+            signature: Replaces an earlier signature; an empty one is ignored.
+            details: Provider details, merged with earlier ones.
+            explicit_end: Whether the wire ends the block itself, so that `close` will be called.
         """
         open_ = self._open_part
         if open_ is None or open_.key != key or open_.kind is not ThinkingPart or signature or details:
@@ -264,12 +281,12 @@ class Emitter:
                 part = ThinkingPart("", id=id, provider_name=self.origin.provider, form=form)
                 self._stream_delta(key, item, part, text, None, signature, details, explicit_end)
         elif text:
-            # Nearly every call is this one, so it is not left to `_stream_delta`.
+            # Nearly every call takes this path, so it avoids `_stream_delta`.
             open_.text.add(text)
             self.events.append(PartDeltaEvent(self._part_index, ThinkingPartDelta(text)))
 
     def append_text_delta(self, text: str) -> None:
-        """One more delta like the last, which was text of the open part and nothing else."""
+        """Write one more delta of the open part that has text only, like the last delta."""
         open_ = self._open_part
         if open_ is not None:
             open_.text.add(text)
@@ -277,7 +294,7 @@ class Emitter:
             self.events.append(PartDeltaEvent(self._part_index, delta))
 
     def add_text(self, text: str) -> None:
-        """Take more text of the open part, whose deltas are on their way already."""
+        """Add text to the open part without events: its deltas have been delivered already."""
         if self._open_part is not None:
             self._open_part.text.add(text)
 
@@ -294,7 +311,10 @@ class Emitter:
         annotations: list[dict[str, Any]] | None = None,
         explicit_end: bool = False,
     ) -> None:
-        """More answer. Text parts of one `item` make one message; `logprobs` and `annotations` append."""
+        """Write answer text to block `key`. Text parts of one `item` make one message.
+
+        `logprobs` and `annotations` are appended; the other arguments are as for `thinking`.
+        """
         open_ = self._open_part
         extra = signature or details or annotations or logprobs
         if open_ is None or open_.key != key or open_.kind is not TextPart or extra:
@@ -307,7 +327,7 @@ class Emitter:
             self.events.append(PartDeltaEvent(self._part_index, TextPartDelta(text)))
 
     def refusal(self, key: Key, text: str, *, item: Key = "message", explicit_end: bool = False) -> None:
-        """More of the model's refusal."""
+        """Write text of the model's refusal to block `key`."""
         if text:
             self._stream_delta(key, item, RefusalPart(""), text, None, None, None, explicit_end)
 
@@ -323,7 +343,10 @@ class Emitter:
         details: dict[str, Any] | None = None,
         explicit_end: bool = False,
     ) -> None:
-        """More of a function call. Opens when `name` is given; `args` is JSON text, or the whole object."""
+        """Write a function call, or more of its arguments.
+
+        The call opens when `name` is passed. `args` is JSON text, or the whole object.
+        """
         part = None
         if name is not None or key in self._held_by_key:
             part = ToolCallPart(
@@ -344,7 +367,7 @@ class Emitter:
         details: dict[str, Any] | None = None,
         explicit_end: bool = False,
     ) -> None:
-        """More of a call that the provider runs itself. `status` is how far it is, in the provider's word."""
+        """Write a call that the provider runs itself. `status` is its progress in the provider's own word."""
         part = BuiltinToolCallPart(name, "", call_id, id=id, provider_name=self.origin.provider)
         delta = None
         if status is not None or details:
@@ -353,9 +376,11 @@ class Emitter:
         self._stream_delta(key, item, part, args, delta, None, None, explicit_end)
 
     def close(self, key: Key, *, at_once: bool = False) -> None:
-        """The wire said that block or item `key` is over (if it was never opened, this is nothing).
+        """Mark block or item `key` as over, as the wire reports. A key that was never opened is ignored.
 
-        `at_once`: the wire says no more of this part, so its end is told now, and not with whatever comes next.
+        Args:
+            key: The block or the item.
+            at_once: Write the part's end now, not with the next event, because the wire has no more data for the part.
         """
         if key in self._held_by_key:
             self._hold(key, key, partial(self.close, key, at_once=at_once), sticky=True)
@@ -370,7 +395,7 @@ class Emitter:
             self._release_held()
 
     def close_open_blocks(self) -> None:
-        """Nothing that is open goes on, whatever comes next."""
+        """Close everything that is open as complete."""
         if not (self.failed or self._ended):
             self._close_all(complete=True)
 
@@ -386,11 +411,11 @@ class Emitter:
         native: Any = None,
         explicit_end: bool = False,
     ) -> None:
-        """Make sure item `key` is open, and note what is to stand on its end.
+        """Open item `key` if it is not open, and record the data for its end event.
 
-        This is how reasoning without text exists: an encrypted blob, say, with nothing to show. An item of another
-        kind in which nothing follows is incomplete. With `ends`, the wire will `close` the item itself, and
-        other items wait for that.
+        Reasoning without text is written this way, for example an encrypted blob. An item of another kind that gets no
+        part is incomplete. With `explicit_end`, the wire ends the item with `close`, and other items are held back
+        until then.
         """
         if self.failed or self._ended:
             return
@@ -408,7 +433,7 @@ class Emitter:
             item.native = native
 
     def whole_part(self, part: WholePart, *, item: Key = None) -> None:
-        """A part that arrives in one piece. Parts with the same `item` key, one after the other, share an item."""
+        """Write a part that arrives in one piece. Consecutive parts with the same `item` key share an item."""
         if self.failed or self._ended:
             return
         key = item if item is not None else ("whole", self._part_index, len(self._held_blocks or ()))
@@ -424,7 +449,7 @@ class Emitter:
         self._last_part_kind = part.part_kind
         self._part_index += 1
 
-    # --- the machinery -------------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------------------
 
     def _stream_delta(
         self,
@@ -438,11 +463,18 @@ class Emitter:
         explicit_end: bool,
         opens_call: bool = True,
     ) -> None:
-        """More of block `key`. Opens it as `part`, or holds all of this back; what is not `named` does not open a call,
-        but waits with what does. (No `part`: a call that nothing waits for.)
+        """Write a delta of block `key`. Open the block as `part`, or hold the whole call back.
 
-        `text` is a call's arguments as well, as text or object. `more` is the delta of it, where that brings more
-        than text. `signature` and `details` come in a delta of their own.
+        Args:
+            key: The block.
+            item: The item's key; None for an item of its own.
+            part: The empty part to open; None for a call for which nothing is held back.
+            text: The text, or a call's arguments as text or object.
+            delta: The delta, where it has more than text.
+            signature: Written in a delta of its own, with `details`.
+            details: Provider details.
+            explicit_end: Whether the wire ends the block itself.
+            opens_call: Whether this may open a call. Otherwise it is held back together with the data that opens it.
         """
         open_ = self._open_part
         kind = ToolCallPart if part is None else type(part)
@@ -460,7 +492,7 @@ class Emitter:
             open_.args_object = None if open_.text.length else text
             text = json_text(text)
         elif text:
-            open_.args_object = None  # text after an object: then it is text
+            open_.args_object = None  # text after an object: the arguments are text then
         if delta is not None and not is_text_only(delta):
             open_.text.add(text)
             self._write_delta(open_, delta)
@@ -476,7 +508,7 @@ class Emitter:
             self._write_delta(open_, opaque_delta)
 
     def _write_delta(self, open_: _OpenPart, delta: PartDelta) -> None:
-        """Write a delta that brings more than text."""
+        """Write a delta that has more than text."""
         open_.add_metadata(delta)
         if any(getattr(delta, name) for name in OPAQUE_FIELDS.values()):
             self._mark_opaque()
@@ -490,7 +522,7 @@ class Emitter:
         explicit_end: bool,
         deferred_call: Callable[[], None],
     ) -> _OpenPart | None:
-        """Open `part`, closing what can be closed. None when it must wait, or the turn is over."""
+        """Open `part` after closing what can be closed. None if it is held back, or the turn is over."""
         if self.failed or self._ended:
             return None
         item_key = key if item is None else item
@@ -517,13 +549,22 @@ class Emitter:
         *,
         sticky: bool = False,
     ) -> bool:
-        """Close the open part, and the open item if another one is meant; or hold `again` back.
+        """Close the open part, and the open item if another one begins; or hold `deferred_call` back.
 
-        What is open may have to stay (see the rules above), and nothing overtakes what is already waiting.
-        `sticky` says that the key names one block for good, so that all of it waits together.
+        The open block may have to stay open (see the rules above), and nothing overtakes a block that is held back.
+
+        Args:
+            key: The block to write.
+            item_key: The block's item.
+            deferred_call: Repeated when the block can be written.
+            kind: The item's kind; None for any.
+            sticky: Whether the key always names one block, so that all of it is held back together.
+
+        Returns:
+            Whether the block can be written now.
         """
         if self._held_blocks and not self._is_replaying and self._can_close_all():
-            # What was open has become whole since: those who waited come first, and then this.
+            # The open block has become complete: blocks that are held back come first, then this one.
             self._hold(key, item_key, deferred_call, sticky)
             self._release_held()
             return False
@@ -558,12 +599,12 @@ class Emitter:
             block = _HeldBlock()
             self._held_blocks.append(block)
         block.calls.append(call)
-        # An item's key is known when the item itself had to wait; several blocks may share one that did not.
+        # An item's key is registered only if the item itself is held back; several blocks may share an open item.
         block.keys.add(key)
         self._held_by_key[key] = block
 
     def _release_held(self, *, complete: bool = True) -> None:
-        """Close what is open and replay the blocks that waited, as far as each can be closed for the next."""
+        """Close what is open, then write the held blocks, as long as each can be closed for the next."""
         self._close_part(complete=complete)
         self._close_item()
         while self._held_blocks:
@@ -580,7 +621,7 @@ class Emitter:
                 break
 
     def _replay(self, calls: list[Callable[[], None]]) -> list[Callable[[], None]]:
-        """Say again what was held back; what still has to wait is given back."""
+        """Repeat the calls that were held back. Return those that must stay held back."""
         self._is_replaying = True
         try:
             for number, call in enumerate(calls):
@@ -605,7 +646,7 @@ class Emitter:
         open_ = self._open_part
         if open_ is None:
             return
-        # A call whose arguments are whole is whole, whatever became of the turn.
+        # A call with complete arguments is complete, however the turn ended.
         complete = complete or (open_.kind is ToolCallPart and open_.is_complete_json())
         self._item_is_cut_off = self._item_is_cut_off or not complete
         part = open_.result(complete)
@@ -633,7 +674,7 @@ class Emitter:
         )
 
     def _close_all(self, *, complete: bool) -> None:
-        """Close everything. What was held back is written now, so more than one block can turn out to be cut."""
+        """Close everything. Held blocks are written now, so more than one block can be incomplete."""
         while self._held_blocks:
             if self._open_part is not None:
                 self._open_part.explicit_end = False
@@ -650,14 +691,20 @@ class Emitter:
             self._item.has_opaque_data = True
 
     def _record_late_arguments(self, key: Key, args: str | dict[str, Any]) -> None:
-        """Arguments for a call that was whole already, or was never named: kept, but not part of any call."""
+        """Store arguments for a call that is already complete or was never named. They belong to no call."""
         if isinstance(args, dict) or args.strip():
             late = self.provider_details.setdefault("late_arguments", [])
             late.append({"tool_call_id": self._call_ids.get(key), "arguments": args})
 
 
 def part_events(index: int, part: ModelResponsePart, last_kind: str | None) -> list[ModelEvent]:
-    """The events of a part that is already whole."""
+    """Return the events of a part that is already complete.
+
+    Args:
+        index: The part's index in the turn.
+        part: The part.
+        last_kind: The kind of the part before it in the turn.
+    """
     start, rest = split_part(part)
     out: list[ModelEvent] = [PartStartEvent(index, start, last_kind)]
     if rest is not None:
@@ -667,12 +714,12 @@ def part_events(index: int, part: ModelResponsePart, last_kind: str | None) -> l
 
 
 def _has_opaque_content(part: ModelResponsePart) -> bool:
-    """Whether the part holds something that only its maker understands."""
+    """Whether the part has data that only its origin understands."""
     return isinstance(part, OpaquePart | SealedPart) or has_opaque_data(part)
 
 
 def response_events(response: ModelResponse) -> list[ModelEvent]:
-    """The events of a response that is already whole. `fold` gives the same response back, if `fold` made it."""
+    """Return the events of a complete response. Folded, they give the same response, if `fold` made it."""
     origin = response.origin or Origin("unknown", "unknown", response.model_name or "unknown")
     out: list[ModelEvent] = [ResponseStartEvent(origin, response.provider_response_id, response.model_name)]
     index, last_kind = 0, None
@@ -680,7 +727,7 @@ def response_events(response: ModelResponse) -> list[ModelEvent]:
         first = parts[0]
         out.append(ItemStartEvent(item_index, ITEM_OF[type(first)], first.item_id, getattr(first, "id", None)))
         for part in parts:
-            # A thought of which only the fact (or its signature on the item) is known has no part events.
+            # A thinking part without content and opaque data (it may be on the item) has no part events.
             if not isinstance(part, ThinkingPart) or part.content or has_opaque_data(part):
                 out += part_events(index, part, last_kind)
                 index, last_kind = index + 1, part.part_kind
@@ -701,7 +748,7 @@ def response_events(response: ModelResponse) -> list[ModelEvent]:
 
 
 def group_into_items(parts: list[ModelResponsePart]) -> list[list[ModelResponsePart]]:
-    """Neighbours with one `item_id` and one kind of item belong together; a part without an id stands alone."""
+    """Group parts into items: neighbours with the same `item_id` and kind of item. A part without an id is alone."""
     items: list[list[ModelResponsePart]] = []
     for part in parts:
         last = items[-1][-1] if items else None

@@ -1,10 +1,10 @@
-"""What can go wrong, said once.
+"""Errors as values, and the exceptions that carry them.
 
-An error is a value (`ErrorInfo`) before it is an exception, because most errors here do not unwind a stack:
-they travel down a stream as an event and leave in the client protocol's own form. Exceptions exist for the
-two places that have no stream yet: a request that cannot be accepted, and a library caller.
+An error is a value (`ErrorInfo`) before it is an exception, because most errors here do not unwind a stack. They travel
+down a stream as an event, and each client protocol encodes them in its own form. Exceptions exist for the two places
+that have no stream yet: a request that cannot be accepted, and a library caller.
 
-`kind` is the closed vocabulary that every protocol maps to its own status and name.
+`kind` is a closed set. Every protocol maps it to its own status and name.
 """
 
 from __future__ import annotations
@@ -19,39 +19,45 @@ ErrorKind = Literal[
     "forbidden",  # known, but not allowed
     "not_found",
     "too_large",
-    "slow_request",  # it did not come in time
-    "unsupported",  # understood, but not something this gateway or model can do
+    "slow_request",  # the request did not arrive in time
+    "unsupported",  # understood, but this gateway or model cannot do it
     "too_many_requests",
-    "model_error",  # the model or its server failed, or said something that is not its protocol
-    "unavailable",  # nobody answered, or answered "not now"
+    "model_error",  # the model or its server failed, or broke its own protocol
+    "unavailable",  # no response, or a response that says "not now"
     "timeout",
-    "server_error",  # our own fault
+    "server_error",  # a fault of the gateway
 ]
 
 ERROR_KINDS: tuple[ErrorKind, ...] = get_args(ErrorKind)
 
-# Codes that one room gives and another one reads.
+# Codes that one package sets and another package reads.
 
 NOT_KEPT = "not_kept"
-"""The answer came, and could not be kept: a protocol that ends with what is kept has nothing to end with."""
+"""The answer arrived but could not be stored. A protocol that ends with the stored answer has nothing to end with."""
 
 CONVERSATION_BUSY = "conversation_busy"
-"""The last question of the chat is still being answered."""
+"""The chat's previous question is still being answered."""
 
 CONVERSATION_MOVED = "conversation_moved"
-"""The chat does not end any more where whoever asks saw it end."""
+"""The chat has changed since the client last read it: it does not end where the client expects."""
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """One error, in nobody's dialect.
+    """One error, independent of any protocol.
 
-    `message` says what was wrong, where, and what would be right, in a sentence for a person. It is ours: nothing in
-    it was written by an upstream.
-    `said` is what the upstream said about it, in its own words, which may quote anything.
-    `code` is the finest machine-readable name known (the provider's own where there is one).
-    `param` is the path of the offending request field (`input[2].content[0].type`).
-    `status` is the upstream's HTTP status, `native` its error body.
-    What an upstream wrote (`said`, `native`, and `code` and `param` beside them) leaves in no lesser view.
+    Text from an upstream (`upstream_message`, `native`, and the `code` and `param` that come with them) is shown in the
+    `raw` view only.
+
+    Attributes:
+        kind: What went wrong; see `ErrorKind`.
+        message: A sentence for a person: what is wrong, where, and what would be right. It is the gateway's own text;
+            no part of it comes from an upstream.
+        code: The most specific machine-readable name that is known; the provider's own where there is one.
+        param: The path of the request field that is wrong (`input[2].content[0].type`).
+        status: The upstream's HTTP status.
+        retry_after: Seconds after which a retry may succeed, where the provider reports it.
+        native: The upstream's error body.
+        upstream_message: The upstream's own message, which may quote anything.
     """
 
     kind: ErrorKind
@@ -60,19 +66,19 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defau
     param: str | None = None
     status: int | None = None
     retry_after: float | None = None
-    """Seconds after which a retry may succeed, where the provider says so."""
+    """In seconds."""
     native: Any = None
     upstream_message: str | None = msgspec.field(default=None, name="said")
     """The upstream's own sentence, for viewers of `raw` alone."""
 
     @property
     def full_message(self) -> str:
-        """The sentence with the upstream's own words, for readers who may see them."""
+        """The message followed by the upstream's message, for viewers who may see it."""
         return f"{self.message}: {self.upstream_message}" if self.upstream_message else self.message
 
 
 class PellucidError(Exception):
-    """The root of every exception this package raises on purpose."""
+    """Base class of every exception that this package raises on purpose."""
 
     def __init__(self, info: ErrorInfo) -> None:
         super().__init__(info.full_message)
@@ -80,7 +86,7 @@ class PellucidError(Exception):
 
 
 class RequestError(PellucidError):
-    """The caller asked for something that cannot be done as asked."""
+    """A request that cannot be carried out as it stands."""
 
     def __init__(
         self,
@@ -97,11 +103,12 @@ class RequestError(PellucidError):
 
 
 class ModelError(PellucidError):
-    """The model's side failed before it produced anything: refused, unreachable, or not speaking its protocol.
+    """The upstream failed before it produced anything: it refused, was unreachable, or did not follow its protocol.
 
-    `request_id`: what the upstream calls the request, where it says so.
-    `where`: the address that was asked, where that may be what is wrong. It is for who runs this: it stands in the
-    exception's text, and nowhere in `info`, which clients get.
+    Attributes:
+        request_id: The upstream's id of the request, where it sends one.
+        address: The address that was called, where the address may be the fault. It is for the operator: it appears in
+            the exception's text and never in `info`, which clients receive.
     """
 
     def __init__(self, info: ErrorInfo, request_id: str | None = None, address: str | None = None) -> None:
@@ -114,9 +121,10 @@ class ModelError(PellucidError):
 
 
 class IllegalEvent(PellucidError):
-    """A sequence of events broke the legal order (see `pellucid.fold`). Always a bug in the writer.
+    """A sequence of events that breaks the legal order (see `pellucid.fold`). Always a bug in its writer.
 
-    `rule` is the name of the rule that was broken.
+    Attributes:
+        rule: The name of the broken rule.
     """
 
     def __init__(self, rule: str, message: str) -> None:
@@ -125,7 +133,7 @@ class IllegalEvent(PellucidError):
 
 
 class FrameTooLarge(PellucidError):
-    """One frame of a byte stream grew past the limit before it ended."""
+    """One frame of a byte stream exceeded its size limit before it ended."""
 
     def __init__(self, what: str, limit: int) -> None:
         super().__init__(
@@ -138,7 +146,7 @@ class FrameTooLarge(PellucidError):
 
 
 class ConfigError(PellucidError):
-    """The configuration is wrong; every mistake is listed with its key and what would be right."""
+    """An invalid configuration. Each mistake is listed with its key and what would be right."""
 
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__(ErrorInfo(kind="invalid_request", code="config", message="\n".join(mistakes)))

@@ -1,15 +1,15 @@
-"""The one ordered stream: what happens, in the order in which it happened.
+"""Events of a run: one ordered stream of what happened.
 
-Three brackets, one inside the other (`pellucid.fold` states and enforces the legal order):
+Three brackets, one inside the other (`pellucid.fold` defines and enforces the legal order):
 
     ResponseStart … ResponseEnd        one turn of a model; decoders write only these and what is inside
       ItemStart … ItemEnd              one item: a stretch of reasoning, a message, a call
         PartStart PartDelta* PartEnd   one part of it
 
-`run` adds what is outside a turn: tool calls and results, and exactly one RunEnd; enrichment adds seals and summaries.
-A part opens without text and its text, signature and details come in deltas, so whoever only reads deltas has read
-everything; `PartEnd.part` is the part, whole.
-What is known only at the end of an item (OpenAI's encrypted content, say) stands on `ItemEnd` alone.
+`run` adds the events outside a turn: tool calls and results, and exactly one RunEnd. Stages add seals and summaries.
+A part opens without text. Its text, signature and details come in deltas, so that a consumer of deltas alone receives
+everything. `PartEnd.part` is the whole part.
+Data that is known only at the end of an item (for example OpenAI's encrypted content) is on `ItemEnd` only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .parts import (
 )
 
 Cause = Literal["eof", "error", "cancelled"]
-"""Why a machine is told to end: the bytes are over, the transport failed, or nobody is listening any more."""
+"""Why a machine ends: the bytes are complete, the transport failed, or the receiver has gone."""
 
 ItemKind = Literal["reasoning", "message", "tool_call", "builtin_tool", "file", "compaction", "opaque"]
 ItemStatus = Literal["completed", "incomplete"]
@@ -60,7 +60,7 @@ ITEM_OF: dict[type[ModelResponsePart], ItemKind] = {
     CompactionPart: "compaction",
     OpaquePart: "opaque",
 }
-"""Which kind of item each kind of part lives in."""
+"""The kind of item that holds each kind of part."""
 
 
 # --- events ----------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class _Event(
 
 
 class ResponseStartEvent(_Event, tag="response_start", frozen=True):
-    """A model began to answer."""
+    """A turn of a model begins."""
 
     event_kind: ClassVar[Literal["response_start"]] = "response_start"
     origin: Origin
@@ -82,7 +82,7 @@ class ResponseStartEvent(_Event, tag="response_start", frozen=True):
 
 
 class ResponseEndEvent(_Event, tag="response_end", frozen=True):
-    """The turn is over. `native_finish_reason` is the provider's own word for why."""
+    """A turn of a model ends. `native_finish_reason` is the provider's own word for the reason."""
 
     event_kind: ClassVar[Literal["response_end"]] = "response_end"
     finish_reason: FinishReason | None = None
@@ -94,7 +94,7 @@ class ResponseEndEvent(_Event, tag="response_end", frozen=True):
 
 
 class ItemStartEvent(_Event, tag="item_start", frozen=True):
-    """An item opens. `index` counts items within the turn; `id` is the public id, minted by the run."""
+    """An item begins. `index` counts items within the turn; `id` is the public id, which the run assigns."""
 
     event_kind: ClassVar[Literal["item_start"]] = "item_start"
     index: int
@@ -104,12 +104,16 @@ class ItemStartEvent(_Event, tag="item_start", frozen=True):
 
 
 class ItemEndEvent(_Event, tag="item_end", frozen=True):
-    """An item closes, with what only its end tells.
+    """An item ends, with the data that is known only then.
 
-    `signature` is an opaque value of the whole item, which no part of it carried; `native` is whatever else must
-    go back verbatim to the item's maker, in that wire's own JSON. `origin` stands on every item that carries
-    anything opaque, here or on a part, and says whose it is. `seal` is our own: the item as its reader may hold it
-    and give it back (`pellucid.sealing`), written once by whoever enriches the run.
+    Attributes:
+        index: The item's index.
+        status: Whether the item is complete.
+        signature: An opaque value of the whole item, which no part of it carries.
+        native: Other data that must be sent back unchanged to the item's origin, in the wire's own JSON.
+        origin: The item's origin; set on every item that has opaque data, here or on a part.
+        seal: The item as a sealed token, which a client may store and send back (`pellucid.sealing`). A stage of the
+            run writes it, once.
     """
 
     event_kind: ClassVar[Literal["item_end"]] = "item_end"
@@ -122,7 +126,7 @@ class ItemEndEvent(_Event, tag="item_end", frozen=True):
 
 
 class PartStartEvent(_Event, tag="part_start", frozen=True):
-    """A part opens. `index` counts parts within the turn. Parts with text open empty; others are whole."""
+    """A part begins. `index` counts parts within the turn. Parts with text begin empty; others are whole."""
 
     event_kind: ClassVar[Literal["part_start"]] = "part_start"
     index: int
@@ -131,7 +135,7 @@ class PartStartEvent(_Event, tag="part_start", frozen=True):
 
 
 class PartDeltaEvent(_Event, tag="part_delta", frozen=True):
-    """More of the open part."""
+    """An addition to the open part."""
 
     event_kind: ClassVar[Literal["part_delta"]] = "part_delta"
     index: int
@@ -139,7 +143,7 @@ class PartDeltaEvent(_Event, tag="part_delta", frozen=True):
 
 
 class PartEndEvent(_Event, tag="part_end", frozen=True):
-    """A part closes; `part` is all of it."""
+    """A part ends; `part` is the whole part."""
 
     event_kind: ClassVar[Literal["part_end"]] = "part_end"
     index: int
@@ -147,21 +151,21 @@ class PartEndEvent(_Event, tag="part_end", frozen=True):
 
 
 class ErrorEvent(_Event, tag="error", frozen=True):
-    """Something broke. Within a turn it comes after everything open was closed, and before ResponseEnd."""
+    """A failure. Within a turn it comes after everything open is closed, and before ResponseEnd."""
 
     event_kind: ClassVar[Literal["error"]] = "error"
     error: ErrorInfo
 
 
 class FunctionToolCallEvent(_Event, tag="function_tool_call", frozen=True):
-    """The run is about to call a function for the model."""
+    """The run is about to call a function that the model requested."""
 
     event_kind: ClassVar[Literal["function_tool_call"]] = "function_tool_call"
     part: ToolCallPart
 
 
 class FunctionToolResultEvent(_Event, tag="function_tool_result", frozen=True):
-    """What the function returned, or why the model must try again. `id` is the result item's public id."""
+    """A function's result, or the reason why the model must try again. `id` is the result item's public id."""
 
     event_kind: ClassVar[Literal["function_tool_result"]] = "function_tool_result"
     result: ToolReturnPart | RetryPromptPart
@@ -169,7 +173,7 @@ class FunctionToolResultEvent(_Event, tag="function_tool_result", frozen=True):
 
 
 class FinalResultEvent(_Event, tag="final_result", frozen=True):
-    """What follows is the run's result, not a step towards it."""
+    """The parts that follow are the run's result, not a step towards it."""
 
     event_kind: ClassVar[Literal["final_result"]] = "final_result"
     tool_name: str | None = None
@@ -177,10 +181,10 @@ class FinalResultEvent(_Event, tag="final_result", frozen=True):
 
 
 class RunEndEvent(_Event, tag="run_end", frozen=True):
-    """The run is over: exactly one, last.
+    """The run ends. There is exactly one, and it is the last event.
 
-    `usage` is the sum over the run's turns; `error` is set when `status` is `failed`, `incomplete_reason` when
-    it is `incomplete`.
+    `usage` is the sum over the run's turns. `error` is set if `status` is `failed`, `incomplete_reason` if it is
+    `incomplete`.
     """
 
     event_kind: ClassVar[Literal["run_end"]] = "run_end"
@@ -191,22 +195,22 @@ class RunEndEvent(_Event, tag="run_end", frozen=True):
 
 
 class SummaryEvent(_Event, tag="summary", frozen=True):
-    """One paragraph of a summary of the open reasoning item, written by us and not by its model.
+    """One paragraph of the gateway's own summary of the open reasoning item.
 
-    It may stand anywhere inside the item, also while a part of it is open, and is no part of what the model said: no
-    history holds it. Readers who may see it get it as a thinking part of form `summary` (`pellucid.view`).
+    It may come anywhere inside the item, also while a part of it is open. It is not part of the model's output, and no
+    history holds it. Viewers who may see it receive it as a thinking part of form `summary` (`pellucid.view`).
     """
 
     event_kind: ClassVar[Literal["summary"]] = "summary"
     index: int
-    """The item's."""
+    """The item's index."""
     text: str
 
 
 class SideEvent(_Event, tag="side", frozen=True):
-    """What only one protocol knows (AG-UI's state and activity, a local queue's position, …).
+    """An event that only one protocol knows (AG-UI's state and activity, a local queue's position, …).
 
-    Others ignore it. It may stand anywhere before RunEnd, and changes nothing that is open.
+    Other protocols ignore it. It may come anywhere before RunEnd, and changes nothing that is open.
     """
 
     event_kind: ClassVar[Literal["side"]] = "side"
@@ -226,12 +230,12 @@ ModelEvent: TypeAlias = (
     | ResponseEndEvent
     | SideEvent
 )
-"""What a turn is made of. Decoders write all of it but side events."""
+"""The events of a turn. Decoders write all of them except side events."""
 
 Event: TypeAlias = (
     ModelEvent | SummaryEvent | FunctionToolCallEvent | FunctionToolResultEvent | FinalResultEvent | RunEndEvent
 )
-"""What a run writes, and everything downstream reads."""
+"""The events that a run writes and everything downstream reads."""
 
 AgentStreamEvent: TypeAlias = Event
-"""The same, under the name that Pydantic AI has for it."""
+"""Pydantic AI's name for `Event`."""

@@ -1,27 +1,27 @@
-"""The one reader: turns events into messages, and states the legal order.
+"""Fold events into messages, and check their legal order.
 
 The rules. `Fold.feed` raises `IllegalEvent` with the rule's name for the first event that breaks one.
 
     turn        ResponseStart opens a turn, ResponseEnd closes it; turns do not nest. Item, part and error events
-                stand inside a turn; tool calls, tool results and RunEnd outside.
+                are inside a turn; tool calls, tool results and RunEnd outside.
     item        ItemStart opens an item, ItemEnd closes it; at most one is open. `index` counts 0, 1, 2 … in a turn.
     part        PartStart opens a part inside an item, PartEnd closes it; at most one is open. `index` counts
                 0, 1, 2 … in a turn, across items.
-    kind        A part lives in an item of its kind; a delta and an end are of their part's kind.
-    text        Parts with text open empty; the end's text and signature are exactly what the deltas added up to. A
-                part without deltas is at its end what it was at its start.
-    empty       A delta says something; a thinking part has text, a signature or details; an item other than
-                reasoning has at least one part. What was cut off may be empty.
+    kind        A part is in an item of its kind; a delta and an end are of their part's kind.
+    text        Parts with text open empty; the text and signature at the end are exactly the sum of the deltas. A
+                part without deltas is the same at its end as at its start.
+    empty       A delta has content; a thinking part has text, a signature or details; an item other than reasoning
+                has at least one part. A part or item that was cut off may be empty.
     closed      Items, the error and the turn end only when everything inside them is closed.
     incomplete  A part that was cut off makes its item incomplete. (Other items may follow it: several blocks can be
-                under way when a turn is cut.)
+                open when a turn is cut off.)
     error       At most one error in a turn, and only ResponseEnd after it.
-    result      A tool result answers a call that was announced, once. (A retry prompt that names no tool answers the
-                turn itself.)
-    summary     A summary of ours stands inside the reasoning item that it tells of; no message holds it.
+    result      A tool result answers an announced call, once. (A retry prompt that names no tool answers the turn
+                itself.)
+    summary     A summary by the gateway is inside its reasoning item; no message holds it.
     run         RunEnd comes once, outside a turn, and last.
 
-Side events and FinalResult may stand anywhere before RunEnd and change nothing.
+Side events and FinalResult may come anywhere before RunEnd and change nothing.
 """
 
 from __future__ import annotations
@@ -70,10 +70,14 @@ from .parts import (
 
 
 class Fold:
-    """Feed it events; read what they amount to.
+    """A machine that folds events into messages.
 
-    `messages` holds every whole turn so far, and the tool results between turns; `response` is the last turn that
-    ended; `snapshot()` is the turn under way.
+    Attributes:
+        messages: Every complete turn so far, and the tool results between turns.
+        response: The last complete turn; `snapshot()` is the current one.
+        error: The last error.
+        run_end: The run's end, once it has ended.
+        usage: The sum over the turns.
     """
 
     def __init__(self) -> None:
@@ -94,12 +98,16 @@ class Fold:
         self._accumulator: PartAccumulator | None = None
         self._text_field = ""
         self._announced_calls: dict[str, ToolCallPart | None] = {}
-        """The calls that were announced: the part until it is answered, then None."""
+        """The announced calls by id: the part until it has a result, then None."""
         self._results: list[ToolReturnPart | RetryPromptPart] = []
 
     def feed(self, event: Event) -> None:
-        """Take one event. Raises `IllegalEvent` if it may not stand here."""
-        # Deltas are nearly all there is: they do not pay for the table.
+        """Process one event.
+
+        Raises:
+            IllegalEvent: The event breaks a rule.
+        """
+        # Nearly all events are deltas: they skip the table.
         if type(event) is PartDeltaEvent:
             self.feed_delta(event)
         else:
@@ -108,7 +116,7 @@ class Fold:
             _HANDLERS[type(event)](self, event)
 
     def snapshot(self) -> ModelResponse | None:
-        """The turn under way, its open part marked incomplete; None between turns."""
+        """Return the current turn, its open part marked incomplete; None between turns."""
         if self._turn is None:
             return None
         parts = list(self._parts)
@@ -123,11 +131,15 @@ class Fold:
 
     @property
     def unanswered(self) -> list[ToolCallPart]:
-        """The calls that were announced and have no result."""
+        """The announced calls that have no result."""
         return [call for call in self._announced_calls.values() if call is not None]
 
     def closing_events(self, error: ErrorInfo | None) -> list[ModelEvent]:
-        """What closes a turn that broke off here, innermost first: because of `error`, or cancelled. Nothing is fed."""
+        """Return the events that would close a turn that breaks off here, innermost first. They are not fed.
+
+        Args:
+            error: Why the turn broke off; None if it was cancelled.
+        """
         if self._turn is None:
             return []
         out: list[ModelEvent] = []
@@ -228,7 +240,7 @@ class Fold:
             self._text_field = TEXT_FIELD[self._delta_type]
 
     def feed_delta(self, event: PartDeltaEvent) -> None:
-        """`feed` for what is known to be a delta."""
+        """Process an event that is known to be a delta; see `feed`."""
         open_ = self._open_part
         if open_ is None or event.index != open_.index:
             _raise_illegal("part", f"a delta for part {event.index}, which is not open")
@@ -241,14 +253,14 @@ class Fold:
         text = getattr(delta, self._text_field)
         if text:
             accumulator.text.add(text)
-            # Nearly every delta is text and nothing else.
+            # Nearly every delta has text only.
             if delta != kind(text):
                 accumulator.add_metadata(delta)
         elif not accumulator.add_metadata(delta):
             _raise_illegal("empty", f"a delta for part {event.index} that says nothing")
 
     def add_text(self, text: str) -> None:
-        """Take more text of the open part, whose deltas are not fed."""
+        """Add text to the open part, whose deltas are not fed."""
         if self._accumulator is not None:
             self._accumulator.text.add(text)
 
@@ -267,7 +279,7 @@ class Fold:
         is_empty = isinstance(part, ThinkingPart) and not (part.content or has_opaque_data(part))
         if is_empty and getattr(part, "complete", True):
             _raise_illegal("empty", f"thinking part {event.index} holds nothing")
-        # Only now, so that after a refusal what is open can still be closed.
+        # Only now, so that the open part can still be closed after an `IllegalEvent`.
         self._parts.append(part)
         self._open_part = self._accumulator = None
 
@@ -306,7 +318,7 @@ class Fold:
     def _accept(self, event: SideEvent | FinalResultEvent) -> None:
         pass
 
-    # --- the rules' common parts -----------------------------------------------------------------------------
+    # --- checks that several rules share ---------------------------------------------------------------------
 
     def _require_turn(self, event: Event) -> ResponseStartEvent:
         if self._turn is None:
@@ -333,7 +345,17 @@ class Fold:
 
 
 def fold(events: list[Event]) -> Fold:
-    """Fold a whole list. Raises `IllegalEvent`."""
+    """Fold a list of events.
+
+    Args:
+        events: The events, from the beginning of a turn or run.
+
+    Returns:
+        The fold; `response` is the last turn, `messages` all of them.
+
+    Raises:
+        IllegalEvent: The events break a rule.
+    """
     folded = Fold()
     for event in events:
         folded.feed(event)
@@ -341,7 +363,7 @@ def fold(events: list[Event]) -> Fold:
 
 
 def _opaque_data_matches(part: ModelResponsePart, accumulator: PartAccumulator) -> bool:
-    """Whether the end has the opaque data that deltas brought; of details, which merge, this is not asked."""
+    """Whether the part at its end has the opaque data of its deltas. Details, which merge, are not compared."""
     for name in OPAQUE_FIELDS:
         value, accumulated = getattr(part, name), accumulator.metadata.get(name)
         if value != accumulated and not isinstance(accumulated or value, dict):
@@ -350,10 +372,12 @@ def _opaque_data_matches(part: ModelResponsePart, accumulator: PartAccumulator) 
 
 
 def item_parts(parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent) -> list[ModelResponsePart]:
-    """The parts of an item as its message holds them: with its public id, its own signature and native data on the
-    first."""
+    """Return the parts of an item as its message holds them.
+
+    Each has the item's public id; the first has the item's signature and native data.
+    """
     if not parts and start.kind == "reasoning":
-        # A signature (or nothing but an id) in place of any text is still a thought that happened.
+        # An item with only a signature or an id is still reasoning that happened.
         parts = [ThinkingPart("", id=start.native_id, complete=end.status == "completed")]
     if not parts:
         return []

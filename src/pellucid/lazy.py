@@ -1,4 +1,4 @@
-"""Names of a package that are imported when they are first used: a user of one does not wait for the others (PEP 562).
+"""Names of a package that are imported on first use, so that a user of one does not wait for the others (PEP 562).
 
 __getattr__, __dir__ = lazy_names(__name__, {"app": ("create_app",), "config": ("Config",)})
 """
@@ -13,11 +13,11 @@ from typing import Any
 def lazy_names(
     package: str, names: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package.
+    """Return `__getattr__` and `__dir__` for a package.
 
     Args:
         package: The package's `__name__`.
-        names: The names that it offers, by the submodule that defines them.
+        names: The exported names, by the submodule that defines them.
     """
     module_of = {name: module for module, some in names.items() for name in some}
 

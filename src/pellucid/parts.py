@@ -1,17 +1,17 @@
-"""What a model and its user say to each other: parts, their deltas, and the two messages that hold them.
+"""Parts of a conversation, their deltas, and the two messages that hold them.
 
-The names are Pydantic AI's (its guide is one of the documents this package was built from), so that code
-written against it reads the same here. Parts are immutable and flat; parts of one *item* (an OpenAI
-reasoning item with several summaries, say) carry the same `item_id`.
+The names are Pydantic AI's (its guide is one of the documents this package was built from), so that code written
+against it reads the same here. Parts are immutable and flat. Parts of one *item* (for example an OpenAI reasoning item
+with several summaries) have the same `item_id`.
 
-Three kinds of opaque data are told apart, because providers do:
+There are three kinds of opaque data, because providers distinguish them:
 
 * a signature over visible text: `ThinkingPart(content="…", signature="…")`;
-* a blob in place of the text: `ThinkingPart(content="", signature="…", form="redacted")` or an empty
-  `content` with a signature;
+* a blob in place of the text: `ThinkingPart(content="", signature="…", form="redacted")` or an empty `content` with a
+  signature;
 * a signature on something that is not reasoning (Gemini): `signature` of a text or tool-call part.
 
-Opaque strings are strings: never decoded, trimmed or re-encoded.
+Opaque strings are passed on unchanged: never decoded, trimmed or re-encoded.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 import msgspec
 
 Form = Literal["raw", "summary", "redacted"]
-"""How a thinking part's text relates to the model's real thought."""
+"""How a thinking part's text relates to the model's own reasoning."""
 
 View = Literal["raw", "summary", "sealed", "hidden"]
-"""In what form reasoning leaves for a reader, from most to least: all of it; summaries alone; that there was some, as
-an opaque token; not at all. What each shows stands in `pellucid.view.viewer.VIEW_RULES`."""
+"""In what form a viewer receives reasoning, from most to least: all of it; summaries only; an opaque token that shows
+only that there was reasoning; nothing. `pellucid.view.viewer.VIEW_RULES` defines what each shows."""
 
 VIEWS: tuple[View, ...] = get_args(View)
 
 FinishReason = Literal["stop", "length", "content_filter", "tool_call", "pause", "error"]
-"""`pause`: the provider is not done and wants to be asked again, with what it said so far."""
+"""Why a turn ended. `pause`: the provider is not done, and expects another request with its output so far."""
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """Who made it: opaque data is bound to all four and goes back to nobody else."""
+    """The model and provider that produced a part. Opaque data is bound to all four fields, and sent to no other."""
 
     provider: str
-    """Whose endpoint: `openai`, `anthropic`, `deepseek`, or the operator's own name for an upstream."""
+    """The provider: `openai`, `anthropic`, `deepseek`, or the operator's own name for an upstream."""
     api: str
-    """Which wire: `openai_chat`, `openai_responses`, `anthropic`, …"""
+    """The wire: `openai_chat`, `openai_responses`, `anthropic`, …"""
     model: str
-    """The model as it was asked for (what the provider calls it in its answer may be more precise)."""
+    """The model's name in the request. The name in the provider's response may be more precise."""
     account: str | None = None
-    """A label for the account or deployment, where one provider has several."""
+    """A label for the account or deployment, where there are several at one provider."""
 
 
 def same_origin(a: Origin | None, b: Origin | None) -> bool:
-    """Whether opaque data made by `a` may be handed to `b`. Unknown origins match nobody."""
+    """Whether opaque data made by `a` may be sent to `b`. An unknown origin matches none."""
     return a is not None and a == b
 
 
@@ -57,38 +57,40 @@ class _Part(msgspec.Struct, frozen=True, tag_field="part_kind", omit_defaults=Tr
     part_kind: ClassVar[str]
 
 
-# --- what a model says -----------------------------------------------------------------------------------
+# --- output of a model -----------------------------------------------------------------------------------
 
 
 class _ModelPart(_Part, frozen=True, kw_only=True):
-    """A part that a model or its provider makes: what stands beside its content, and goes back to nobody else."""
+    """Base of the parts that a model or its provider makes: the fields that are sent back to its origin only."""
 
     id: str | None = None
-    """The provider's id of the item (never shown to clients, used only towards that provider)."""
+    """The provider's id of the item. It is sent to that provider only, never to clients."""
     signature: str | None = None
     """Anthropic and Bedrock `signature`, OpenAI `encrypted_content`, OpenRouter `signature` or `data`, …"""
     provider_name: str | None = None
-    """Signatures are only sent back to the same provider."""
+    """The provider that made the signature. It is sent back to no other."""
     provider_details: dict[str, Any] | None = None
     item_id: str | None = None
-    """Our own public id of the item, the same on every protocol."""
+    """The gateway's public id of the item, the same in every protocol."""
     origin: Origin | None = None
-    """Set where the part has travelled alone; otherwise its response's origin holds."""
+    """Set on a part that was separated from its response; otherwise the response's origin applies."""
 
 
 class _StreamedPart(_ModelPart, frozen=True, kw_only=True):
     """A part that arrives in deltas."""
 
     complete: bool = True
-    """False when the model was cut off in it."""
+    """False if the model was cut off within this part."""
 
 
 OPAQUE_FIELDS: dict[str, str] = {"signature": "signature_delta", "provider_details": "provider_details"}
-"""Opaque data: the fields of a part that only its provider understands, and the field of a delta that brings each. Who
-carries, withholds or compares such data reads this table. (`id` and `provider_name` name things, and do not stream.)"""
+"""The fields of a part that hold opaque data, each with the field of a delta that carries it.
+
+Code that carries, withholds or compares opaque data reads this table. (`id` and `provider_name` are names, and do not
+stream.)"""
 
 PROVIDER_FIELDS = ("id", "provider_name", *OPAQUE_FIELDS)
-"""The fields of a part that go back to its provider alone: opaque data, and the names that belong to it."""
+"""The fields of a part that are sent back to its provider only: opaque data, and the names that belong to it."""
 
 
 class _TextualPart(_StreamedPart, frozen=True):
@@ -96,7 +98,7 @@ class _TextualPart(_StreamedPart, frozen=True):
 
 
 class ThinkingPart(_TextualPart, tag="thinking", frozen=True, kw_only=True):
-    """A piece of reasoning. `content` may be empty when there is a `signature`."""
+    """A piece of reasoning. `content` may be empty if there is a `signature`."""
 
     part_kind: ClassVar[Literal["thinking"]] = "thinking"
     form: Form = "raw"
@@ -112,7 +114,7 @@ class TextPart(_TextualPart, tag="text", frozen=True, kw_only=True):
 
 
 class RefusalPart(_TextualPart, tag="refusal", frozen=True):
-    """The model declined, in words."""
+    """The model's refusal, as text."""
 
     part_kind: ClassVar[Literal["refusal"]] = "refusal"
 
@@ -120,39 +122,43 @@ class RefusalPart(_TextualPart, tag="refusal", frozen=True):
 class _CallPart(_StreamedPart, frozen=True):
     tool_name: str
     args: str | dict[str, Any] | None = None
-    """JSON text as the model wrote it, or an object where the wire carries one. It may be invalid JSON: models make
-    mistakes, and an incomplete call is kept as it was cut."""
+    """JSON text as the model wrote it, or an object where the wire carries one. The text may be invalid JSON, because
+    models make mistakes and an incomplete call stays as it was cut off."""
     tool_call_id: str = ""
 
     def args_as_json(self) -> str:
-        """The arguments as JSON text; `{}` when there are none."""
+        """Return the arguments as JSON text; `{}` if there are none."""
         return json_text(self.args)
 
     def args_as_text(self) -> str:
-        """The arguments as JSON text, as far as the model wrote them; empty when it wrote none."""
+        """Return the arguments as JSON text, as far as the model wrote them; empty if it wrote none."""
         return json_text(self.args) if self.args not in (None, "") else ""
 
 
 class ToolCallPart(_CallPart, tag="tool-call", frozen=True):
-    """The model asks for a function to be called."""
+    """A call of a function, requested by the model."""
 
     part_kind: ClassVar[Literal["tool-call"]] = "tool-call"
 
     def args_as_dict(self) -> dict[str, Any]:
-        """The arguments as an object. Raises `msgspec.DecodeError` when the model wrote something else."""
+        """Return the arguments as an object; empty if there are none.
+
+        Raises:
+            msgspec.DecodeError: The model wrote something else than a JSON object.
+        """
         if isinstance(self.args, dict):
             return self.args
         return msgspec.json.decode(self.args, type=dict[str, Any]) if self.args else {}
 
 
 class BuiltinToolCallPart(_CallPart, tag="builtin-tool-call", frozen=True):
-    """The provider itself runs a tool (web search, code interpreter, …)."""
+    """A call of a tool that the provider runs itself (web search, code interpreter, …)."""
 
     part_kind: ClassVar[Literal["builtin-tool-call"]] = "builtin-tool-call"
 
 
 class BuiltinToolReturnPart(_ModelPart, tag="builtin-tool-return", frozen=True):
-    """What the provider's own tool returned."""
+    """The result of a tool that the provider ran itself."""
 
     part_kind: ClassVar[Literal["builtin-tool-return"]] = "builtin-tool-return"
     tool_name: str
@@ -161,36 +167,39 @@ class BuiltinToolReturnPart(_ModelPart, tag="builtin-tool-return", frozen=True):
 
 
 class FilePart(_ModelPart, tag="file", frozen=True):
-    """A file the model made (an image, say). `data` is base64, as on every wire that carries files."""
+    """A file that the model made, for example an image. `data` is base64, as on every wire that carries files."""
 
     part_kind: ClassVar[Literal["file"]] = "file"
     data: str
     media_type: str
     thought: bool = False
-    """Made while thinking (Gemini marks such images)."""
+    """Whether the file was made while thinking. Gemini marks such images."""
 
 
 class CompactionPart(_ModelPart, tag="compaction", frozen=True):
-    """A provider's compressed stand-in for earlier turns: readable, opaque, or both."""
+    """A provider's compressed replacement for earlier turns: readable, opaque, or both."""
 
     part_kind: ClassVar[Literal["compaction"]] = "compaction"
     content: str | None = None
 
 
 class OpaquePart(_ModelPart, tag="opaque", frozen=True):
-    """A block this version does not know: kept whole, sent back verbatim to who made it, shown to nobody."""
+    """A block of a type that this version does not know.
+
+    It is stored whole, sent back unchanged to its origin, and shown in no view.
+    """
 
     part_kind: ClassVar[Literal["opaque"]] = "opaque"
     type: str
-    """The block's own type name, for diagnostics."""
+    """The block's type name, for diagnostics."""
     native: Any
 
 
-# --- what goes to a model --------------------------------------------------------------------------------
+# --- input of a model ------------------------------------------------------------------------------------
 
 
 class SealedPart(_Part, tag="sealed", frozen=True):
-    """Reasoning that came back sealed, not opened yet. It must be opened before a provider sees it."""
+    """Reasoning that a client sent back sealed. It must be opened before it is sent to a provider."""
 
     part_kind: ClassVar[Literal["sealed"]] = "sealed"
     token: str
@@ -198,7 +207,7 @@ class SealedPart(_Part, tag="sealed", frozen=True):
 
 
 class SystemPromptPart(_Part, tag="system-prompt", frozen=True):
-    """Instructions. `role` keeps the difference that OpenAI makes between `system` and `developer`."""
+    """Instructions. `role` preserves OpenAI's distinction between `system` and `developer`."""
 
     part_kind: ClassVar[Literal["system-prompt"]] = "system-prompt"
     content: str
@@ -210,7 +219,7 @@ class _Content(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True
 
 
 class Text(_Content, tag="text", frozen=True):
-    """Words."""
+    """Text content."""
 
     kind: ClassVar[Literal["text"]] = "text"
     text: str
@@ -228,7 +237,7 @@ class Image(_Content, tag="image", frozen=True):
 
 
 class Audio(_Content, tag="audio", frozen=True):
-    """Sound, by `url` or as base64 `data` with its `media_type`."""
+    """Audio by `url`, or as base64 `data` with its `media_type`."""
 
     kind: ClassVar[Literal["audio"]] = "audio"
     data: str | None = None
@@ -237,7 +246,7 @@ class Audio(_Content, tag="audio", frozen=True):
 
 
 class Video(_Content, tag="video", frozen=True):
-    """A film, by `url` or as base64 `data` with its `media_type`."""
+    """A video by `url`, or as base64 `data` with its `media_type`."""
 
     kind: ClassVar[Literal["video"]] = "video"
     url: str | None = None
@@ -260,7 +269,7 @@ UserContent: TypeAlias = Text | Image | Audio | Video | File
 
 
 class UserPromptPart(_Part, tag="user-prompt", frozen=True):
-    """What the user says, in words alone or with images, sound, films and files. `name` tells users apart."""
+    """A prompt of the user: text, or a list of text, images, audio, videos and files. `name` distinguishes users."""
 
     part_kind: ClassVar[Literal["user-prompt"]] = "user-prompt"
     content: str | list[UserContent]
@@ -268,7 +277,7 @@ class UserPromptPart(_Part, tag="user-prompt", frozen=True):
 
 
 class ToolReturnPart(_Part, tag="tool-return", frozen=True):
-    """What a function returned: text, content parts, or any JSON value."""
+    """The result of a function: text, content parts, or any JSON value."""
 
     part_kind: ClassVar[Literal["tool-return"]] = "tool-return"
     tool_name: str
@@ -277,27 +286,27 @@ class ToolReturnPart(_Part, tag="tool-return", frozen=True):
     outcome: Literal["success", "failed", "denied"] = "success"
 
     def __post_init__(self) -> None:
-        # Content parts that were written as JSON, and are read again.
+        # Content parts that were encoded as JSON become content parts again.
         parts = _content_parts(self.content)
         if parts is not None:
             msgspec.structs.force_setattr(self, "content", parts)
 
     @property
     def contents(self) -> list[UserContent] | None:
-        """The content parts, where that is what the function returned; None for text and JSON."""
+        """The content parts, if the function returned content parts; None for text and JSON."""
         content = self.content
         parts = isinstance(content, list) and content and all(isinstance(entry, _Content) for entry in content)
         return content if parts else None
 
     def content_as_text(self) -> str:
-        """The content as the text that chat-like wires carry."""
+        """Return the content as text, for wires whose results are text."""
         if self.content is None:
             return ""
         return self.content if isinstance(self.content, str) else json_text(self.content)
 
 
 def _content_parts(value: Any) -> list[UserContent] | None:
-    """The content parts whose JSON this is, exactly; None for any other value."""
+    """Decode a JSON value that encodes content parts exactly; None for any other value."""
     if not (isinstance(value, list) and value and isinstance(value[0], dict) and "kind" in value[0]):
         return None
     try:
@@ -308,7 +317,7 @@ def _content_parts(value: Any) -> list[UserContent] | None:
 
 
 class RetryPromptPart(_Part, tag="retry-prompt", frozen=True):
-    """The model is told to try again: its tool arguments or its output did not validate."""
+    """A request to the model to try again, because its tool arguments or its output did not validate."""
 
     part_kind: ClassVar[Literal["retry-prompt"]] = "retry-prompt"
     content: str
@@ -332,11 +341,11 @@ ModelRequestPart: TypeAlias = SystemPromptPart | UserPromptPart | ToolReturnPart
 
 
 def has_opaque_data(part: ModelResponsePart) -> bool:
-    """Whether any of the part's opaque fields holds something."""
+    """Whether any of the part's opaque fields is set."""
     return any(getattr(part, name, None) for name in OPAQUE_FIELDS)
 
 
-# --- deltas of what a model says -------------------------------------------------------------------------
+# --- deltas of a model's output --------------------------------------------------------------------------
 
 
 class _Delta(
@@ -348,7 +357,7 @@ class _Delta(
     repr_omit_defaults=True,
     gc=False,
 ):
-    """More of a part: text and lists append, a signature replaces, details merge."""
+    """An addition to a part: text and lists are appended, a signature replaces the last, details are merged."""
 
     part_delta_kind: ClassVar[str]
     signature_delta: str | None = None
@@ -357,14 +366,14 @@ class _Delta(
 
 
 class ThinkingPartDelta(_Delta, tag="thinking", frozen=True):
-    """More reasoning."""
+    """An addition to a thinking part."""
 
     part_delta_kind: ClassVar[Literal["thinking"]] = "thinking"
     content_delta: str | None = None
 
 
 class TextPartDelta(_Delta, tag="text", frozen=True):
-    """More answer."""
+    """An addition to a text part."""
 
     part_delta_kind: ClassVar[Literal["text"]] = "text"
     content_delta: str = ""
@@ -373,21 +382,21 @@ class TextPartDelta(_Delta, tag="text", frozen=True):
 
 
 class RefusalPartDelta(_Delta, tag="refusal", frozen=True):
-    """More words of refusal."""
+    """An addition to a refusal part."""
 
     part_delta_kind: ClassVar[Literal["refusal"]] = "refusal"
     content_delta: str = ""
 
 
 class ToolCallPartDelta(_Delta, tag="tool_call", frozen=True):
-    """More of a call's arguments, as JSON text."""
+    """An addition to a call's arguments, as JSON text."""
 
     part_delta_kind: ClassVar[Literal["tool_call"]] = "tool_call"
     args_delta: str = ""
 
 
 class BuiltinToolCallPartDelta(_Delta, tag="builtin_tool_call", frozen=True):
-    """More of what the provider's own tool was asked; `status` is how far it is, in the provider's word."""
+    """An addition to a builtin call's arguments. `status` is the tool's progress in the provider's own word."""
 
     part_delta_kind: ClassVar[Literal["builtin_tool_call"]] = "builtin_tool_call"
     args_delta: str = ""
@@ -405,16 +414,16 @@ DELTA_OF: dict[type[ModelResponsePart], type[PartDelta]] = {
     ToolCallPart: ToolCallPartDelta,
     BuiltinToolCallPart: BuiltinToolCallPartDelta,
 }
-"""Parts that stream, and the delta each takes."""
+"""The parts that stream, each with the type of its deltas."""
 
 
 # --- messages --------------------------------------------------------------------------------------------
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """Tokens. What a provider does not report is None: never 0, never guessed.
+    """Token counts. A count that a provider does not report is None, never 0 and never a guess.
 
-    `output_tokens` includes reasoning on every provider (Gemini reports it apart; its decoder adds it).
+    `output_tokens` includes reasoning for every provider. (Gemini reports it separately; its decoder adds it.)
     """
 
     input_tokens: int | None = None
@@ -425,16 +434,17 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
     input_audio_tokens: int | None = None
     output_audio_tokens: int | None = None
     details: dict[str, int] = {}
-    """Every other integer the provider reported, by its own name."""
+    """Every other integer that the provider reported, by the provider's name."""
 
     @property
     def total_tokens(self) -> int | None:
+        """The sum of input and output tokens; None if either is unknown."""
         if self.input_tokens is None or self.output_tokens is None:
             return None
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum over turns. A number that one side does not know is the other's; None only if neither knows."""
+        """Add the counts of two turns. A count that only one side has is kept; it is None only if neither has it."""
         known = {
             name: _add_counts(getattr(self, name), getattr(other, name))
             for name in self.__struct_fields__
@@ -455,25 +465,25 @@ class _Message(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True
 
 
 class ModelRequest(_Message, tag="request", frozen=True):
-    """What was said to the model in one go."""
+    """The input of one turn."""
 
     kind: ClassVar[Literal["request"]] = "request"
     parts: list[ModelRequestPart]
     instructions: str | None = None
     timestamp: datetime | None = None
     metadata: dict[str, Any] | None = None
-    """What an application keeps with the message. No model sees it."""
+    """An application's own data. It is never sent to a model."""
 
 
 class ModelResponse(_Message, tag="response", frozen=True):
-    """What the model said in one turn, in the order in which it said it."""
+    """The output of one turn, in the order in which the model produced it."""
 
     kind: ClassVar[Literal["response"]] = "response"
     parts: list[ModelResponsePart]
     usage: Usage = Usage()
     origin: Origin | None = None
     model_name: str | None = None
-    """What the provider calls the model in its answer."""
+    """The model's name in the provider's response."""
     provider_response_id: str | None = None
     finish_reason: FinishReason | None = None
     native_finish_reason: str | None = None
@@ -482,18 +492,19 @@ class ModelResponse(_Message, tag="response", frozen=True):
 
     @property
     def thinking(self) -> str | None:
-        """All readable reasoning, paragraphs apart, or None."""
+        """All readable reasoning, its parts separated by blank lines; None if there is none."""
         texts = [part.content for part in self.parts if isinstance(part, ThinkingPart) and part.content]
         return "\n\n".join(texts) if texts else None
 
     @property
     def text(self) -> str | None:
-        """The answer, or None."""
+        """The text of the answer; None if there is none."""
         texts = [part.content for part in self.parts if isinstance(part, TextPart)]
         return "".join(texts) if texts else None
 
     @property
     def tool_calls(self) -> list[ToolCallPart]:
+        """The function calls, in order."""
         return [part for part in self.parts if isinstance(part, ToolCallPart)]
 
 
@@ -501,7 +512,7 @@ ModelMessage: TypeAlias = ModelRequest | ModelResponse
 
 
 def json_text(value: Any) -> str:
-    """`value` as JSON text; text is taken for JSON already, nothing at all is `{}`."""
+    """Encode a value as JSON text. Text is taken as JSON already; None and empty text become `{}`."""
     if isinstance(value, str):
         return value or "{}"
     if value is None:
@@ -509,7 +520,7 @@ def json_text(value: Any) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:
-        # Half a surrogate pair, as in a file name that is not text: JSON can still say it, escaped.
+        # Half of a surrogate pair, as in a file name that is not valid text. JSON can hold it as an escape.
         return json.dumps(msgspec.to_builtins(value))
 
 
@@ -517,10 +528,27 @@ _from_json = msgspec.json.Decoder(list[ModelMessage]).decode
 
 
 def messages_to_json(messages: list[ModelMessage]) -> bytes:
-    """A conversation as JSON, from which `messages_from_json` makes an equal one."""
+    """Encode a conversation as JSON. `messages_from_json` decodes it to an equal conversation.
+
+    Args:
+        messages: The messages, in order.
+
+    Returns:
+        UTF-8 JSON: a list of messages.
+    """
     return json_text(messages).encode()
 
 
 def messages_from_json(data: bytes | str) -> list[ModelMessage]:
-    """A conversation that was written with `messages_to_json`. Raises `msgspec.DecodeError` for anything else."""
+    """Decode a conversation that `messages_to_json` encoded.
+
+    Args:
+        data: The JSON, as bytes or text.
+
+    Returns:
+        The messages, in order.
+
+    Raises:
+        msgspec.DecodeError: The data is something else.
+    """
     return _from_json(data)

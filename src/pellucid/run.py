@@ -1,27 +1,27 @@
-"""The loop of a run as a machine: what happened goes in, what to show and what to do next comes out.
+"""The agentic loop of a run as a machine: model events go in, public events and the next effects come out.
 
     run = Run(call, mint)
-    effects = run.start()                     # [CallModel(call)]
-    events, effects = run.feed(decoded)       # as often as the model is read
-    events, effects = run.results(returned)   # when effects held a CallTools
+    effects = run.start()                         # [CallModel(call)]
+    events, effects = run.feed(decoded)           # for each read of the model
+    events, effects = run.add_results(returned)   # after a CallTools effect
 
-The rules it keeps:
+The rules:
 
-* What a model says passes through in order; only items get their public ids here, minted once, and a tool call that
-  its provider left without an id of its own gets one.
-* A turn that calls tools which the run's owner executes (`server_tools`) is followed by CallTools and then another
-  turn; each turn's reasoning is an item of its own. A call of a tool that belongs to the caller ends the run.
-* A provider that pauses (`finish_reason: pause`) is asked again, with what it said so far.
-* With `checks`, an answer is the run's last word only when its owner accepts it (CheckOutput); otherwise the model is
-  told what was wrong, and asked again.
-* A choice that forces a call is kept only as long as nothing was called, or it would be forced for ever; unless the
-  call that is forced may be the answer (`checks`).
-* Results answer exactly the calls that were asked for, but for those that are left to whoever asked, which end the
-  run; a run that is ended while functions run answers them itself, as failed.
-* A run may begin with calls that an earlier one left (`pending`): they are answered before the model is asked.
-* Exactly one RunEnd, last; `end` reaches it from anywhere, closing what is open. What comes after it is not heard.
+* The model's events pass through in order. Only items get their public ids here, assigned once, and a tool call to
+  which its provider gave no id gets one.
+* A turn that calls tools which the driver executes (`server_tools`) is followed by CallTools and then another turn.
+  Each turn's reasoning is an item of its own. A call of a tool of the caller ends the run.
+* A provider that pauses (`finish_reason: pause`) is called again with its output so far.
+* With `checks_output`, an answer ends the run only when the driver accepts it (CheckOutput). Otherwise the model
+  receives the reason and is called again.
+* A tool choice that forces a call applies only until a call was made, or it would force calls for ever; unless the
+  forced call may be the answer (`checks_output`).
+* Results answer exactly the requested calls, except calls that are left to the caller, which end the run. If a run is
+  ended while functions run, it answers their calls itself, as failed.
+* A run may begin with calls that an earlier run left (`pending`). They are answered before the model is called.
+* Exactly one RunEnd, last. `end` reaches it from any state and closes what is open. Events after it are ignored.
 
-No sockets, no clock, no randomness of its own: ids come from the minter that is handed in.
+The machine has no sockets, no clock and no randomness: ids come from the `mint` that is passed in.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from .parts import ModelRequest, ModelResponse, RetryPromptPart, ToolCallPart, T
 from .settings import ModelCall, ToolChoice
 
 MAX_TURNS = 256
-"""How often a model is asked in one run, unless its owner says otherwise: a loop that goes on so long goes nowhere."""
+"""Default limit of turns in one run: a loop that is longer makes no progress."""
 
 Mint: TypeAlias = Callable[[str], str]
-"""`mint("rs")` gives an id with that prefix that was never given before."""
+"""`mint("rs")` returns a new unique id with that prefix."""
 
 PREFIX_OF: dict[ItemKind, str] = {
     "reasoning": "rs",
@@ -74,11 +74,16 @@ PREFIX_OF: dict[ItemKind, str] = {
 
 
 class Minter:
-    """Ids from a seed: the same seed gives the same ids in the same order, so that a run can be told again."""
+    """Generator of ids from a seed. The same seed gives the same ids in the same order, so that a run is repeatable."""
 
     def __init__(self, seed: bytes, at_ms: int | None = None) -> None:
-        """`at_ms`: the time in milliseconds since 1970 with which every id begins, so that ids sort by it; without it,
-        all digits are random."""
+        """Create a generator.
+
+        Args:
+            seed: The seed, at most 64 bytes.
+            at_ms: The time in milliseconds since 1970 with which every id begins, so that ids sort by it. Without it,
+                all digits are random.
+        """
         self._seed = seed
         self._count = 0
         self._time = "" if at_ms is None else f"{at_ms & _TIME_MASK:0{_TIME_DIGITS}x}"
@@ -94,23 +99,23 @@ _TIME_MASK = 16**_TIME_DIGITS - 1
 """48 bits, as in UUIDv7 (RFC 9562, section 5.7); 80 random bits follow."""
 
 
-# --- effects: what the driver is to do ---------------------------------------------------------------------------
+# --- effects: what the driver does next --------------------------------------------------------------------------
 
 
 class CallModel(msgspec.Struct, frozen=True):
-    """Ask the model; feed what it says."""
+    """Call the model, and feed its events."""
 
     call: ModelCall
 
 
 class CallTools(msgspec.Struct, frozen=True):
-    """Run these functions, then hand all their results to `results`."""
+    """Run these functions, then pass all their results to `add_results`."""
 
     calls: tuple[ToolCallPart, ...]
 
 
 class CheckOutput(msgspec.Struct, frozen=True):
-    """The model has answered: `accept` it, or `refuse` it with what is wrong."""
+    """Check the model's answer: `accept` it, or `reject` it with the reason."""
 
     response: ModelResponse
 
@@ -120,7 +125,17 @@ Step: TypeAlias = tuple[list[Event], list[Effect]]
 
 
 class Run:
-    """One run, from the first call to RunEnd."""
+    """One run, from the first call to RunEnd.
+
+    Args:
+        call: The first request.
+        mint: Makes ids.
+        server_tools: Names of the tools that the driver executes.
+        max_tool_calls: Limit of calls of server tools; None for no limit.
+        checks_output: Whether the driver checks each answer (CheckOutput).
+        max_turns: Limit of turns.
+        pending: Calls of an earlier run that have no result yet.
+    """
 
     def __init__(
         self,
@@ -143,32 +158,33 @@ class Run:
         self._tool_calls_left = max_tool_calls
         self._fold = Fold()
         self._item_is_cut_off = False
-        """Whether an item of the turn broke off."""
+        """Whether an item of the turn is incomplete."""
         self._call_ids = {
             tool_call.tool_call_id
             for message in call.messages
             if isinstance(message, ModelResponse)
             for tool_call in message.tool_calls
         }
-        """The ids of calls so far, in the whole conversation."""
+        """The ids of all calls so far in the conversation."""
         self._public_call_id = ""
         self._pending_calls: tuple[ToolCallPart, ...] = tuple(pending)
         self._unsent_events: list[Event] = [FunctionToolCallEvent(call) for call in pending]
-        """What was announced before there was anybody to tell."""
+        """Events that were announced before the first step, which returns them."""
         for event in self._unsent_events:
             self._fold.feed(event)
         self._has_caller_calls = False
         self._is_cancelled = False
         self.feed_delta: Callable[[PartDeltaEvent], None] = self._fold.feed_delta
-        """`feed` for one delta, as nearly all reads are: it passes unchanged, and has no effects. Not after the end."""
+        """Feed one delta, as nearly all reads are. It passes unchanged, without effects. Not for use after the end."""
         self.add_text: Callable[[str], None] = self._fold.add_text
-        """The same for the texts of many, which went on without events."""
+        """Add the text of several deltas that were delivered without events."""
 
     def start(self) -> list[Effect]:
+        """Return the first effect."""
         return [CallTools(self._pending_calls)] if self._pending_calls else [CallModel(self.call)]
 
     def feed(self, events: list[ModelEvent]) -> Step:
-        """What the model said since the last call. One call a read."""
+        """Process the model's events of one read."""
         out: list[Event] = []
         effects: list[Effect] = []
         if (self._pending_calls or self._is_checking) and events and self.run_end is None:
@@ -178,7 +194,7 @@ class Run:
             if self.run_end is not None:
                 break
             if type(event) is PartDeltaEvent:
-                # Nearly all there is: nothing is asked of it but that it may stand here.
+                # Nearly all events are deltas: only their order is checked.
                 fold_delta(event)
                 out.append(event)
                 continue
@@ -200,11 +216,15 @@ class Run:
         ends_run: bool = False,
         left_to_caller: Collection[str] = frozenset(),
     ) -> Step:
-        """What the functions returned; the model is asked again unless the caller's own calls are pending.
+        """Add the results of the functions. The model is called again unless calls of the caller are pending.
 
-        With `last`, one of the calls was the run's answer, and the run is over. `left` are the ids of calls that are
-        the caller's after all. Every other call that CallTools asked for has one result, and nothing else has:
-        `IllegalEvent` otherwise.
+        Args:
+            results: One result for each call of the last CallTools that is not in `left_to_caller`.
+            ends_run: Whether one of the calls was the run's answer, so that the run ends.
+            left_to_caller: Ids of calls that the caller answers after all.
+
+        Raises:
+            IllegalEvent: The results do not match the calls.
         """
         out: list[Event] = []
         if self.run_end is not None:
@@ -222,14 +242,14 @@ class Run:
         return out, self._call_model_again(out, ModelRequest(list(results)))
 
     def accept(self) -> Step:
-        """The answer is the run's result."""
+        """Accept the answer as the run's result."""
         self._finish_check()
         out: list[Event] = []
         self._end("cancelled" if self._is_cancelled else "completed", out)
         return out, []
 
     def reject(self, prompt: RetryPromptPart) -> Step:
-        """The answer will not do; the model is told why and asked again."""
+        """Reject the answer. The model receives the reason and is called again."""
         self._finish_check()
         out: list[Event] = [*self._emit_results([prompt])]
         if self._is_cancelled:
@@ -254,13 +274,14 @@ class Run:
         return [CallModel(replace(self.call, messages=messages, tool_choice=choice))]
 
     def cancel(self) -> None:
-        """Whatever ends the turn under way from now on ends the run as cancelled."""
+        """Mark the run as cancelled: when the current turn ends, the run ends as cancelled."""
         self._is_cancelled = True
 
     def end(self, error: ErrorInfo | None = None) -> list[Event]:
-        """End the run now: as failed because of `error`, unless it was cancelled before. Nothing if it has ended.
+        """End the run now: as failed because of `error`, or as cancelled if it was cancelled before.
 
-        A turn that is under way is closed as far as it came; a decoder's own `end` knows more, so it comes first.
+        An open turn is closed where it broke off. A decoder's own `end` knows more, so call that first. A run that has
+        ended already returns no events.
         """
         if self.run_end is not None:
             return []
@@ -277,11 +298,12 @@ class Run:
 
     @property
     def messages(self) -> list[ModelRequest | ModelResponse]:
-        """What the run added to the conversation so far."""
+        """The messages that the run has added to the conversation so far."""
         return self._fold.messages
 
     @property
     def usage(self) -> Usage:
+        """The sum over the run's turns so far."""
         return self._fold.usage
 
     def _emit_results(self, results: Sequence[ToolReturnPart | RetryPromptPart]) -> list[Event]:
@@ -351,14 +373,14 @@ class Run:
         out.append(self.run_end)
 
     def _with_public_ids(self, event: ModelEvent) -> ModelEvent:
-        """The event with its public ids."""
+        """Return the event with its public ids."""
         if type(event) is ItemStartEvent:
             return event if event.id is not None else replace(event, id=self._mint(PREFIX_OF[event.kind]))
         if not isinstance(event, (PartStartEvent, PartEndEvent)) or type(event.part) is not ToolCallPart:
             return event
         call_id = event.part.tool_call_id
         if isinstance(event, PartStartEvent):
-            # Two calls under one id could not be answered apart.
+            # Results of two calls with the same id could not be distinguished.
             self._public_call_id = call_id if call_id and call_id not in self._call_ids else self._mint("call")
             self._call_ids.add(self._public_call_id)
         return (

@@ -1,7 +1,8 @@
-"""How a model is to be used: settings, tools, and the whole request for one turn.
+"""Settings of models, tools, and the request for one turn.
 
-Settings are plain dictionaries (`TypedDict`), as in the guide this package follows, so that they merge with `|`:
-model < agent < run, shallowly. Provider-specific classes extend `ModelSettings` beside their models.
+Settings are plain dictionaries (`TypedDict`), as in the guide that this package follows, so that they merge with `|`:
+model < agent < run, shallowly. Classes with a provider's own settings extend `ModelSettings`, in the modules of their
+models.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from .parts import ModelMessage
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 EFFORTS: tuple[str, ...] = get_args(Effort)
-"""From the least to the most."""
+"""Levels of effort, in ascending order."""
 ThinkingLevel: TypeAlias = bool | Effort
-"""How much to think. True: the model's own default amount; False and `none`: not at all."""
+"""How much a model thinks. True: the model's default amount; False and `none`: not at all."""
 
 
 def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
-    """`level`, or the nearest of the `known` ones; None where there is none to name.
+    """Return `level`, or the nearest level in `known`; None if there is none.
 
-    Thinking is not switched on or off by rounding.
+    Rounding never switches thinking on or off.
     """
     if level in known or level not in EFFORTS:
         return level
@@ -35,56 +36,56 @@ def nearest_effort(level: str, known: tuple[str, ...]) -> str | None:
 
 
 class SettingFlags(NamedTuple):
-    """What is special about a setting, but for its name and type."""
+    """Properties of a setting in addition to its name and type."""
 
-    is_echoed: bool = False
-    """Whether a response that echoes its request shows it as it was said there."""
+    is_sampling: bool = False
+    """Whether the setting changes how tokens are chosen; some models refuse such settings while they think."""
     is_client_settable: bool = True
-    """Whether clients of the gateway can set it for the model."""
+    """Whether clients of the gateway can set it."""
 
 
-_ECHOED, _INTERNAL = SettingFlags(is_echoed=True), SettingFlags(is_client_settable=False)
+_SAMPLING, _INTERNAL = SettingFlags(is_sampling=True), SettingFlags(is_client_settable=False)
 
 
 class ModelSettings(TypedDict, total=False):
-    """Settings that mean the same for every model. A provider's own setting wins over its unified twin."""
+    """Settings that mean the same for every model. A provider's own setting wins over the unified one."""
 
-    max_tokens: Annotated[int, _ECHOED]
-    """The most tokens the model may write, reasoning included."""
-    temperature: Annotated[float, _ECHOED]
-    top_p: Annotated[float, _ECHOED]
+    max_tokens: int
+    """Limit of tokens that the model may write, reasoning included."""
+    temperature: Annotated[float, _SAMPLING]
+    top_p: Annotated[float, _SAMPLING]
     top_k: int
     seed: int
-    presence_penalty: Annotated[float, _ECHOED]
-    frequency_penalty: Annotated[float, _ECHOED]
-    logit_bias: dict[str, int]
+    presence_penalty: Annotated[float, _SAMPLING]
+    frequency_penalty: Annotated[float, _SAMPLING]
+    logit_bias: Annotated[dict[str, int], _SAMPLING]
     stop_sequences: list[str]
-    parallel_tool_calls: Annotated[bool, _ECHOED]
-    service_tier: Annotated[str, _ECHOED]
-    user: Annotated[str, _ECHOED]
+    parallel_tool_calls: bool
+    service_tier: str
+    user: str
     """A stable, pseudonymous id of the end user, for the provider's abuse detection."""
-    cache_key: Annotated[str, _ECHOED]
+    cache_key: str
     verbosity: Literal["low", "medium", "high"]
     thinking: ThinkingLevel
-    """Absent: whatever the model does unasked."""
+    """Absent: the model's default."""
     thinking_budget: int
-    """Tokens of thought, where a provider counts them."""
+    """Limit of reasoning tokens, where a provider has one."""
     thinking_summary: Literal["auto", "concise", "detailed"]
-    logprobs: bool
-    top_logprobs: Annotated[int, _ECHOED]
-    metadata: Annotated[dict[str, str], SettingFlags(is_echoed=True, is_client_settable=False)]
+    logprobs: Annotated[bool, _SAMPLING]
+    top_logprobs: Annotated[int, _SAMPLING]
+    metadata: Annotated[dict[str, str], _INTERNAL]
     timeout: Annotated[float, _INTERNAL]
-    """Seconds for the whole turn."""
+    """Limit for the whole turn, in seconds."""
     extra_headers: Annotated[dict[str, str], _INTERNAL]
     extra_body: Annotated[dict[str, Any], _INTERNAL]
 
 
 class Setting(NamedTuple):
-    """A row of `SETTING_ATTRIBUTES`; of the last two, see `Mark`."""
+    """A row of `SETTINGS`. See `SettingFlags` for the last two fields."""
 
     name: str
     type: Any
-    is_echoed: bool
+    is_sampling: bool
     is_client_settable: bool
 
 
@@ -97,16 +98,16 @@ def _setting_rows() -> list[Setting]:
 
 
 SETTINGS = {row.name: row for row in _setting_rows()}
-"""`ModelSettings` as a table: all settings by name, in the order in which requests are read and warnings are given.
+"""`ModelSettings` as a table: all settings by name, in the order in which requests are read and warnings are listed.
 
-Who reads it: the parsers of requests (a field of a setting's name is that setting), the echo, the warnings. Which
-settings a model takes is said by its wire, which maps those that it has to its own fields (`providers`): what no line
-of a wire writes, its models cannot honour, and the warnings say so.
+The parsers of requests (a field with a setting's name is that setting), the echo and the warnings read it. Each wire
+defines which settings its models take: it maps them to its own fields (`providers`). A setting that a wire does not
+write is one that its models cannot honour, and the warnings report it.
 """
 
 
 def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
-    """The layers, later ones winning, key by key (nested values are replaced whole)."""
+    """Merge layers of settings key by key. Later layers win; nested values are replaced whole."""
     merged: ModelSettings = {}
     for layer in layers:
         if layer:
@@ -115,8 +116,17 @@ def merge_settings(*layers: ModelSettings | None) -> ModelSettings:
 
 
 def validate_settings(settings: ModelSettings) -> ModelSettings:
-    """The settings, if the common ones among them have values that can be. Raises `RequestError` for the first that
-    has not; a provider's own are the provider's to judge."""
+    """Check the types of the common settings. A provider's own settings are left to the provider.
+
+    Args:
+        settings: The settings.
+
+    Returns:
+        The same settings.
+
+    Raises:
+        RequestError: A setting has a value of the wrong type; the first one is reported.
+    """
     for name, value in settings.items():
         if name in SETTINGS:
             try:
@@ -127,7 +137,7 @@ def validate_settings(settings: ModelSettings) -> ModelSettings:
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A function the model may call. `parameters` is a JSON Schema for the arguments object."""
+    """A function that the model may call. `parameters` is a JSON Schema of the arguments object."""
 
     name: str
     parameters: dict[str, Any] = {}
@@ -136,14 +146,14 @@ class ToolDefinition(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ToolChoice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether the model may, must or must not call; `names` narrows which functions it may choose from."""
+    """Whether the model may, must or must not call a function. `names` limits the functions it may choose from."""
 
     mode: Literal["auto", "none", "required"] = "auto"
     names: tuple[str, ...] = ()
 
 
 class OutputFormat(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The form of the answer's text."""
+    """The format of the answer's text."""
 
     kind: Literal["text", "json_object", "json_schema"] = "text"
     name: str | None = None
@@ -153,7 +163,7 @@ class OutputFormat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One turn's request, in nobody's dialect. A provider module turns it into its wire's body."""
+    """The request for one turn, independent of any wire. A wire encodes it as its request body."""
 
     model: str
     messages: list[ModelMessage]

@@ -1,10 +1,10 @@
-"""Text: that grows by a token at a time, that UTF-8 cannot hold, and that was nearly a name; JSON that is too deep.
+"""Helpers for text: a buffer for streamed text, lone surrogates, truncation, hints for misspelled names, JSON depth.
 
-A list of tokens keeps some fifty bytes of string object for every few characters, for as long as the answer lasts; one
-string that is added to is copied each time. `TextBuffer` is a buffer.
+A list of tokens costs about fifty bytes of string object for every few characters while the answer lasts, and a string
+that is appended to is copied each time. `TextBuffer` is a buffer instead.
 
-Strings may hold half a surrogate pair (from somebody's Python, or JSON's escapes), and opaque values may hold what JSON
-cannot; `writable` gives what can be written of them.
+A string may hold half of a surrogate pair (from a Python program or from JSON escapes), and opaque values may hold what
+JSON cannot represent. `json_safe` replaces both.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 import msgspec
 
 MAX_QUOTED_CHARS = 80
-"""Characters of what somebody sent, by which they know it again."""
+"""Characters of a sent value that an error message quotes."""
 
 
 def truncate(value: Any) -> Any:
-    """What somebody sent, to be told that it is wrong: the beginning of it, if it is a long text."""
+    """Shorten a sent value for an error message. Long text is cut; other values stay as they are."""
     return f"{value[:MAX_QUOTED_CHARS]}…" if isinstance(value, str) and len(value) > MAX_QUOTED_CHARS else value
 
 
 def did_you_mean(name: object, choices: Iterable[str]) -> str:
-    """What would have been right in place of a name that is none of `choices`: the nearest, or all there are."""
+    """Suggest a correction for a name that is not one of `choices`: the nearest choice, or the list of all."""
     known = sorted(choices)
     near = get_close_matches(str(name)[:MAX_QUOTED_CHARS], known, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known) or 'none'}"
@@ -37,18 +37,22 @@ _LOCATION = re.compile(r" - at `(?:key` in `)?\$\.?(.*?)`$")
 
 
 def describe_validation_error(message: str) -> tuple[str, str]:
-    """What msgspec says of a value that does not fit its type: what is wrong, and where in it (nothing: all of it)."""
+    """Split a msgspec validation message into what is wrong and the path of the value.
+
+    Returns:
+        The description and the path; the path is empty for the whole value.
+    """
     match = _LOCATION.search(message)
     return (_LOCATION.sub("", message), match.group(1)) if match else (message, "")
 
 
 class TextBuffer:
-    """`add` as often as you like; `value()` is all of it."""
+    """A buffer for text that arrives in pieces: `add` appends, `value()` returns all of it."""
 
     __slots__ = ("_buffer", "add")
 
     add: Callable[[str], int]
-    """Append a piece: the buffer's own `write`, because this is called for every token."""
+    """Append a piece. It is the buffer's own `write`, because it is called for every token."""
 
     def __init__(self) -> None:
         self._reset()
@@ -59,29 +63,32 @@ class TextBuffer:
 
     @property
     def length(self) -> int:
-        """Characters."""
+        """Number of characters."""
         return self._buffer.tell()
 
     def value(self) -> str:
+        """Return all of the text."""
         return self._buffer.getvalue()
 
     def text_from(self, start: int) -> str:
-        """The end of it, from character `start`; not all of it is put together for that."""
+        """Return the text from character `start` to the end, without building the whole text."""
         if start >= self._buffer.tell():
             return ""
         self._buffer.seek(max(0, start))
-        return self._buffer.read()  # and the position is the end again
+        return self._buffer.read()  # reading leaves the position at the end, where `add` writes
 
     def take(self) -> str:
-        """All of it, and begin again."""
+        """Return all of the text and empty the buffer."""
         text = self.value()
         self._reset()
         return text
 
 
 def is_nested_deeper(value: Any, max_levels: int) -> bool:
-    """Whether objects and lists stand in each other on more than so many levels. Not by recursion: how deep it goes is
-    its sender's choice."""
+    """Whether objects and lists are nested deeper than a number of levels.
+
+    It does not recurse, because the sender chooses the depth.
+    """
     level: list[Any] = [value]
     for _ in range(max_levels):
         inner = [one.values() if isinstance(one, dict) else one for one in level]
@@ -91,11 +98,11 @@ def is_nested_deeper(value: Any, max_levels: int) -> bool:
     return True
 
 
-# --- text that is no text --------------------------------------------------------------------------------------
+# --- text that UTF-8 cannot encode -----------------------------------------------------------------------------
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAX_JSON_DEPTH = 200
-"""Deeper than anything that was meant, and not as deep as the stack."""
+"""Levels of nesting. More than any real value has, and less than Python's stack allows."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -103,12 +110,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def replace_surrogates(text: str) -> str:
-    """The text as UTF-8 can hold it: what it cannot hold is U+FFFD."""
+    """Replace lone surrogates, which UTF-8 cannot encode, with U+FFFD."""
     return text if text.isascii() else _LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def json_safe(value: S) -> S:
-    """The value itself; or, if it holds what JSON cannot, one in which that is replaced."""
+    """Return the struct itself, or a copy in which values that JSON cannot represent are replaced."""
     try:
         _encode(value)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):

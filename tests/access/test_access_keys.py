@@ -169,7 +169,7 @@ async def test_expired_keys_end_at_their_time_also_when_they_are_known(store: St
 async def test_a_revoked_key_is_refused_within_its_seconds(store: Store) -> None:
     text, id_ = await make_key(store)
     ticks = Clock()
-    door, other = guard(ON, store, ticks=ticks), guard(ON, store)
+    door, other = guard(ON, store, monotonic=ticks), guard(ON, store)
     await door.admit(scope(text))
     assert await store.keys.revoke(id_, time.time())
     assert (await refusal(other, scope(text))).info.code == "key_revoked"
@@ -227,7 +227,7 @@ async def test_while_the_store_is_down_known_keys_go_on_for_their_seconds_and_no
     new, _ = await make_key(store)
     counted = Counted(store)
     ticks = Clock()
-    door = guard(ON, counted, ticks=ticks)  # type: ignore[arg-type]
+    door = guard(ON, counted, monotonic=ticks)  # type: ignore[arg-type]
     await door.admit(scope(text))
     counted.down = True
     assert (await door.admit(scope(text))).owner == "acme"
@@ -314,7 +314,7 @@ async def test_a_real_database_that_stops_and_comes_back(own_server: PostgresSer
     text, _ = await make_key(store)
     new, _ = await make_key(store)
     ticks = Clock()
-    door = guard(ON, store, ticks=ticks)
+    door = guard(ON, store, monotonic=ticks)
     await door.admit(scope(text))
     own_server.stop()
     try:

@@ -63,7 +63,7 @@ def gateway(running: Provider) -> Iterator[Served]:
 @pytest.fixture
 def browser(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> Browser:
     # Every test is a minute's worth of attempts from the same address.
-    monkeypatch.setattr("pellucid.server.access.login_throttle._INCOMPLETE_MESSAGES", {"attempts": 1e6})
+    monkeypatch.setattr("pellucid.server.access.login_throttle._LIMITS", {"attempts": 1e6})
     return Browser(gateway)
 
 
@@ -96,7 +96,7 @@ def test_two_persons_are_two_owners_and_neither_is_an_owner_of_keys(
         provider.claims_of = partial(_claims, {"sub": name})
         one = Browser(gateway)
         one.sign_in_with(provider)
-        session = guard.sessions.read(one.cookies["pellucid_session"][1])
+        session = guard.browser_sessions.decode(one.cookies["pellucid_session"][1])
         assert session.who.owner == f"{provider.name}|{name}"
 
 
@@ -169,7 +169,7 @@ def test_a_code_is_good_once(browser: Browser, provider: Provider) -> None:
 
 
 def test_an_attempt_that_took_too_long(browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pellucid.server.access.oidc.SECONDS", -1.0)
+    monkeypatch.setattr("pellucid.server.access.oidc.ATTEMPT_SECONDS", -1.0)
     refused(browser, back(browser, **begun(browser, provider)), "it took too long")
 
 
@@ -278,7 +278,7 @@ WRONG: dict[str, dict[str, Any]] = {
 def test_a_token_that_is_not_for_this(browser: Browser, provider: Provider, case: str) -> None:
     provider.claims_of = lambda asked: WRONG[case]
     reply = back(browser, **begun(browser, provider))
-    said = {"of nobody": "does not name anybody"}.get(case, "what the provider says of you")
+    said = {"of nobody": "does not name an owner"}.get(case, "the token of the provider")
     refused(browser, reply, said, 401 if case == "of nobody" else 400)
 
 
@@ -303,7 +303,7 @@ def test_an_answer_of_another_provider(browser: Browser, provider: Provider) -> 
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [("access_denied", "access_denied"), ("<script>alert(1)</script>", "it sent no code"), ("", "it sent no code")],
+    [("access_denied", "access_denied"), ("<script>alert(1)</script>", "no code"), ("", "no code")],
 )
 def test_a_provider_that_lets_nobody_in(browser: Browser, provider: Provider, said: str, told: str) -> None:
     state = begun(browser, provider)["state"]
@@ -428,7 +428,7 @@ def test_policies_and_names_come_from_the_id_token_and_rules_that_change_end_wha
 def ask_again(gateway: Served) -> None:
     """Let the gateway ask the provider what it is at the next request, as it does after a while."""
     guard = gateway.server.config.app.services.guard  # type: ignore[union-attr]
-    guard.oidc._tried_at = -1e18
+    guard.oidc._attempted_at = -1e18
 
 
 def test_a_provider_that_is_down_and_comes_back(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +460,7 @@ JWT = {"issuer": "https://issuer.example", "audience": "us"}
 @pytest.mark.parametrize(
     ("oidc", "more", "said"),
     [
-        ({}, {}, "access.oidc: whose? Name the provider in [access.jwt]"),
+        ({}, {}, "access.oidc: needs [access.jwt]"),
         (
             {},
             {"jwt": {**JWT, "issuer": "us", "jwks_url": "https://a.example/k"}},

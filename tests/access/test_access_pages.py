@@ -26,7 +26,7 @@ PAGE = "https://app.example.com"
 
 async def test_on_this_machine_everybody_is_local_until_the_first_key_is_made(store: Store) -> None:
     ticks = Clock()
-    door = guard({"key_seconds": 5.0}, store, ticks=ticks)
+    door = guard({"key_seconds": 5.0}, store, monotonic=ticks)
     for request in (scope(), scope("sk-unused"), scope(client="::1"), scope(client=None), scope(client="127.9.9.9")):
         principal = await door.admit(request)
         assert (principal.owner, principal.key_id, principal.policy) == ("local", None, Policy())
@@ -187,7 +187,7 @@ JWT = {"issuer": "https://issuer.example", "audience": "us"}
         ({"cors": {"origins": ["https://a.example/"]}}, "access.cors.origins: 'https://a.example/' is no origin"),
         ({"cors": {"origins": ["null"]}}, "is no origin"),
         ({"cors": {"origins": ["https://*.example"]}}, "is no origin"),
-        ({"cors": {"origins": ["https://a.example:443"]}}, "leave out the usual port"),
+        ({"cors": {"origins": ["https://a.example:443"]}}, "leave out the default port"),
         ({"cors": {"origins": ["*"], "credentials": True}}, "not with every origin"),
         (
             {"jwt": {**JWT, "issuer": "http://issuer.example"}},
@@ -199,7 +199,7 @@ JWT = {"issuer": "https://issuer.example", "audience": "us"}
         ({"jwt": {**JWT, "jwks_url": "ftp://x/y"}}, "access.jwt.jwks_url:"),
         ({"jwt": {**JWT, "jwks_url": "https://user:pw@x/y"}}, "access.jwt.jwks_url:"),
         ({"jwt": {**JWT, "jwks_file": "/nowhere"}}, "access.jwt.jwks_file: there is no file"),
-        ({"jwt": {**JWT, "policies": {"a": "b"}}}, "access.jwt.policies: of which claim?"),
+        ({"jwt": {**JWT, "policies": {"a": "b"}}}, "access.jwt.policies: needs policy_claim"),
         ({"jwt": {**JWT, "policy_claim": "r", "policies": {"a": "b"}}}, "access.jwt.policies.a: no policy 'b'"),
     ],
 )

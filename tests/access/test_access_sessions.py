@@ -76,7 +76,7 @@ class House:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.server.access.login_throttle._INCOMPLETE_MESSAGES", {"attempts": 1e6})
+        patch.setattr("pellucid.server.access.login_throttle._LIMITS", {"attempts": 1e6})
         yield House(tmp_path_factory.mktemp("house"), upstream, patch)
 
 
@@ -150,7 +150,7 @@ def test_what_signs_in_is_whose_it_was(keyed: Served, house: House) -> None:
     guard = keyed.server.config.app.services.guard  # type: ignore[union-attr]
     for browser, owner, key_id in ((acme, "acme", None), (home, "home", "env")):
         held = browser.cookies["pellucid_session"][1]
-        principal = asyncio.run(guard._principal_of_session(guard.sessions.read(held)))
+        principal = asyncio.run(guard._principal_of_session(guard.browser_sessions.decode(held)))
         assert principal.owner == owner
         assert key_id is None or principal.key_id == key_id
     assert home.state["name"] == "THE_KEY"
@@ -223,7 +223,7 @@ def test_attempts_are_counted_and_those_that_succeed_are_not(
     house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "pellucid.server.access.login_throttle._INCOMPLETE_MESSAGES", {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
+        "pellucid.server.access.login_throttle._LIMITS", {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
     )
     text, _ = house.key()
     with serve(house.config(keys=True)) as served:

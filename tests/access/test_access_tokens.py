@@ -267,7 +267,7 @@ async def test_a_token_without_a_key_id_is_tried_with_those_that_fit(issuer: Iss
 
 async def test_new_keys_are_fetched_when_a_token_names_one_and_old_ones_go(issuer: Issuer) -> None:
     ticks = Clock()
-    door = guard({"jwt": issuer.config()}, ticks=ticks)
+    door = guard({"jwt": issuer.config()}, monotonic=ticks)
     old = issuer.token()
     await door.admit(scope(old))
     issuer.keys = [rsa("second")]
@@ -280,7 +280,7 @@ async def test_new_keys_are_fetched_when_a_token_names_one_and_old_ones_go(issue
 
 
 async def test_a_storm_of_unknown_key_ids_is_one_fetch_in_its_time(issuer: Issuer) -> None:
-    door = guard({"jwt": issuer.config(retry_seconds=5)}, ticks=Clock())
+    door = guard({"jwt": issuer.config(retry_seconds=5)}, monotonic=Clock())
     await door.admit(scope(issuer.token()))
     tokens = [issuer.token(rsa("stranger"), header={"kid": f"made up {n}"}) for n in range(100)]
     for _ in range(2):
@@ -292,7 +292,7 @@ async def test_a_storm_of_unknown_key_ids_is_one_fetch_in_its_time(issuer: Issue
 
 async def test_a_flood_of_unknown_key_ids_that_goes_on_is_as_many_fetches_as_fit_in_its_time(issuer: Issuer) -> None:
     ticks = Clock()
-    door = guard({"jwt": issuer.config(retry_seconds=5, jwks_url=f"{issuer.name}/keys")}, ticks=ticks)
+    door = guard({"jwt": issuer.config(retry_seconds=5, jwks_url=f"{issuer.name}/keys")}, monotonic=ticks)
     stranger = rsa("stranger")
     await door.admit(scope(issuer.token()))
     for second in range(20):
@@ -302,7 +302,7 @@ async def test_a_flood_of_unknown_key_ids_that_goes_on_is_as_many_fetches_as_fit
     assert issuer.fetches == 1 + 20 // 5
     # An issuer that is in trouble is not asked more often, nor by a gateway that knows no key at all.
     issuer.status = 500
-    cold = guard({"jwt": issuer.config(retry_seconds=5, jwks_url=f"{issuer.name}/keys")}, ticks=ticks)
+    cold = guard({"jwt": issuer.config(retry_seconds=5, jwks_url=f"{issuer.name}/keys")}, monotonic=ticks)
     issuer.fetches = 0
     for _ in range(10):
         ticks.now += 1
@@ -333,7 +333,7 @@ async def test_a_crowd_at_the_start_is_one_fetch(issuer: Issuer) -> None:
 
 async def test_keys_that_have_grown_old_are_fetched_behind_the_requests(issuer: Issuer) -> None:
     ticks = Clock()
-    door = guard({"jwt": issuer.config(refresh_seconds=1)}, ticks=ticks)
+    door = guard({"jwt": issuer.config(refresh_seconds=1)}, monotonic=ticks)
     await door.admit(scope(issuer.token()))
     ticks.now += 2
     issuer.answers.clear()
@@ -348,7 +348,7 @@ async def test_while_the_issuer_is_in_trouble_the_known_keys_go_on(
     issuer: Issuer, trouble: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ticks = Clock()
-    door = guard({"jwt": issuer.config()}, ticks=ticks)
+    door = guard({"jwt": issuer.config()}, monotonic=ticks)
     await door.admit(scope(issuer.token()))
     match trouble:
         case "gone":
@@ -381,7 +381,7 @@ async def test_while_the_issuer_is_in_trouble_the_known_keys_go_on(
 
 async def test_an_issuer_that_is_down_from_the_start_lets_nobody_in_until_it_is_there(issuer: Issuer) -> None:
     ticks = Clock()
-    door = guard({"jwt": issuer.config()}, ticks=ticks)
+    door = guard({"jwt": issuer.config()}, monotonic=ticks)
     token = issuer.token()
     await issuer.stop()
     error = await refusal(door, scope(token), "unavailable")
@@ -408,7 +408,7 @@ async def test_keys_by_address_and_by_file(issuer: Issuer, tmp_path: Path) -> No
     file = tmp_path / "keys.json"
     file.write_text(json.dumps(KeySet([rsa("first")]).as_dict(private=False)))
     ticks = Clock()
-    door = guard({"jwt": issuer.config(issuer="the house", jwks_file=str(file))}, ticks=ticks)
+    door = guard({"jwt": issuer.config(issuer="the house", jwks_file=str(file))}, monotonic=ticks)
     await door.admit(scope(issuer.token(iss="the house")))
     file.write_text(json.dumps(KeySet([rsa("second")]).as_dict(private=False)))
     ticks.now += 0.06

@@ -301,7 +301,7 @@ def test_what_is_no_event_cannot_be_emitted(make_agent: MakeAgent) -> None:
 
     @agent.instructions
     def told(ctx: RunContext[None]) -> str:
-        with pytest.raises(TypeError, match=r"str is no event .*pellucid\.protocols\.agui"):
+        with pytest.raises(TypeError, match=r"str is not an event .*pellucid\.protocols\.agui"):
             ctx.emit("hello")
         ctx.emit(CustomEvent(name="early", value=1))  # nobody reads yet, and nobody is hurt
         return ""

@@ -142,7 +142,7 @@ def spelled(events: Iterable[dict[str, Any]], before: Sequence[dict[str, Any]] =
             owner = event.get("subagentRunId")
             id = last[kind] = event.get("messageId", event.get("toolCallId", last.get(kind, "")))
             event = {**event, **({"subagentRunId": owner} if owner else {})}
-        starts = event["type"].endswith(("_NO_CHECKPOINT", "_CHUNK"))
+        starts = event["type"].endswith(("_START", "_CHUNK"))
         owner = {"subagentRunId": event["subagentRunId"]} if "subagentRunId" in event else {}
         if kind in ("TEXT_MESSAGE", "REASONING_MESSAGE"):
             role = "reasoning" if kind == "REASONING_MESSAGE" else event.get("role", "assistant")

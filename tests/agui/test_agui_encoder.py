@@ -15,7 +15,7 @@ from pellucid.errors import ErrorInfo
 from pellucid.events import Event, ItemStartEvent, PartDeltaEvent, PartEndEvent, RunEndEvent
 from pellucid.parts import ModelResponse, SealedPart, ThinkingPart, ThinkingPartDelta, Usage
 from pellucid.protocols import agui
-from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, marks, proto
+from pellucid.protocols.agui import AGUIEvent, DialectName, Encoder, decode_event, encode_event, metadata, proto
 from pellucid.protocols.agui.history import history_of
 from pellucid.protocols.agui.messages import AssistantMessage, Message, ReasoningMessage, UserMessage
 from pellucid.protocols.agui.verify import verify
@@ -99,7 +99,7 @@ def test_wherever_a_run_is_broken_off_everything_is_closed(script: Any, count: i
         gave = streamed([[event for event in events if not isinstance(event, RunEndEvent)], [end]], dialect)
         assert verify(gave, dialect) is None
         assert types(gave)[-1] == ("RUN_ERROR" if end is failed else "RUN_FINISHED")
-        openers = sum(kind.endswith("_NO_CHECKPOINT") for kind in types(gave))
+        openers = sum(kind.endswith("_START") for kind in types(gave))
         assert openers == sum(kind.endswith("_END") for kind in types(gave))
 
 
@@ -359,7 +359,7 @@ def test_the_proposal_says_it_on_the_start_when_it_is_known_by_then() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_event_that_is_handed_in_leaves_or_is_unknown_there(dialect: DialectName) -> None:
-    known = agui.DIALECTS[dialect].types
+    known = agui.DIALECTS[dialect].event_types
     for event in (
         agui.StateSnapshotEvent(snapshot=None),
         agui.ActivitySnapshotEvent(message_id="a", activity_type="t", content={}),
@@ -406,11 +406,11 @@ def test_deltas_that_say_nothing_are_not_told() -> None:
     assert types(streamed(batches)).count("REASONING_MESSAGE_CONTENT") == 1
 
 
-@given(st.text(min_size=1).filter(lambda id: marks.item_of(id) == id), st.integers(1, 99))
+@given(st.text(min_size=1).filter(lambda id: metadata.item_id_of(id) == id), st.integers(1, 99))
 def test_every_id_leads_back_to_its_item(item: str, number: int) -> None:
-    ids = [marks.span_id(item), marks.message_id(item), marks.message_id(item, number + 1)]
+    ids = [metadata.span_id(item), metadata.message_id(item), metadata.message_id(item, number + 1)]
     assert len(set(ids)) == 3
-    assert {marks.item_of(id) for id in ids} == {item}
+    assert {metadata.item_id_of(id) for id in ids} == {item}
 
 
 @pytest.mark.parametrize(

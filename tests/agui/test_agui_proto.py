@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pellucid.errors import RequestError
 from pellucid.events import Event
 from pellucid.protocols.agui import events as e
-from pellucid.protocols.agui.proto import MEDIA_TYPE, delta_frames, encode_frame, encode_message
-from pellucid.protocols.agui.shapes import EVENTS
+from pellucid.protocols.agui.event_schema import EVENTS
+from pellucid.protocols.agui.proto import MEDIA_TYPE, delta_frame_encoder, encode_frame, encode_message
 from pellucid.protocols.agui.verify import verify
 from tests.agui import agui_node
 from tests.agui.agui_kit import encoded, runs
@@ -215,14 +215,14 @@ DELTAS: list[Callable[[str, str], e.AGUIEvent]] = [
 )
 def test_deltas_by_template_are_the_same_bytes(make: Any, id: str, more: int, deltas: list[str]) -> None:
     id += "i" * more  # so that every length of a length comes
-    frame = delta_frames(make(id, "x"))
+    frame = delta_frame_encoder(make(id, "x"))
     for delta in ["", *deltas]:
         assert frame(delta) == encode_frame(make(id, delta))
 
 
 def test_every_length_around_a_byte_is_the_same() -> None:
     for make in DELTAS:
-        frame = delta_frames(make("m", "x"))
+        frame = delta_frame_encoder(make("m", "x"))
         for size in [*range(300), *range(16_360, 16_400)]:
             assert frame("x" * size) == encode_frame(make("m", "x" * size))
 
@@ -230,7 +230,9 @@ def test_every_length_around_a_byte_is_the_same() -> None:
 @given(runs(), st.booleans(), st.booleans())
 def test_a_run_with_templates_is_the_same_bytes(batches: list[list[Event]], chunks: bool, timestamps: bool) -> None:
     each = encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame)
-    assert encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame, deltas=delta_frames) == each
+    assert (
+        encoded(batches, chunks=chunks, timestamps=timestamps, frame=encode_frame, deltas=delta_frame_encoder) == each
+    )
 
 
 def test_what_has_no_place_is_refused_by_name() -> None:
@@ -238,7 +240,7 @@ def test_what_has_no_place_is_refused_by_name() -> None:
     with pytest.raises(RequestError, match="THINKING_START events cannot be sent"):
         encode_message({"type": "THINKING_START"})
     with pytest.raises(RequestError, match="THINKING_TEXT_MESSAGE_CONTENT events cannot be sent"):
-        delta_frames(e.ThinkingTextMessageContentEvent(delta="x"))
+        delta_frame_encoder(e.ThinkingTextMessageContentEvent(delta="x"))
 
 
 def test_numbers_that_no_double_holds() -> None:

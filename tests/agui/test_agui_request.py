@@ -29,7 +29,7 @@ from pellucid.parts import (
     UserPromptPart,
     Video,
 )
-from pellucid.protocols.agui.history import belongs
+from pellucid.protocols.agui.history import is_carrier_of
 from pellucid.protocols.agui.request import Request, parse_input
 from pellucid.sealing import Keys, Sealed, Sealer, SealError, attach
 
@@ -161,8 +161,8 @@ def test_a_value_opens_only_for_its_thread_and_entity() -> None:
     ],
 )
 def test_what_was_sealed_belongs_to_its_item_its_carrier_and_its_calls(entity: str, holds: bool) -> None:
-    assert belongs(entity, "msg_1", ["c1"]) is holds
-    assert belongs(entity, None, ["c1"]) is (entity == "c1")
+    assert is_carrier_of(entity, "msg_1", ["c1"]) is holds
+    assert is_carrier_of(entity, None, ["c1"]) is (entity == "c1")
 
 
 def test_content_of_every_kind() -> None:

@@ -233,7 +233,7 @@ def test_it_takes_objects_and_classes_one_by_one() -> None:
 
 def test_dialects_are_those_of_the_encoder() -> None:
     for name, dialect in DIALECTS.items():
-        for kind in dialect.types:
+        for kind in dialect.event_types:
             found = verify([START, {"type": kind}], name)
             assert found is None or found.rule != "type", (name, kind)
     with pytest.raises(ValueError, match="there is no dialect '2'"):

@@ -198,11 +198,11 @@ def test_system_messages() -> None:
 def test_what_is_asked_beside_the_conversation() -> None:
     body = {"messages": [ASK], "id": "c", "trigger": "regenerate-message", "messageId": None, "mine": {"x": 1}}
     request = parse_request({**body, "model": "m", "effort": "high", "view": "sealed"})
-    assert (request.model, request.body.view, request.goes_on) == ("m", "sealed", None)
+    assert (request.model, request.body.view, request.continued_message_id) == ("m", "sealed", None)
     assert request.call().settings == {"thinking": "high"}
     assert parse_request({**body, "effort": "off"}).call().settings == {"thinking": False}
     assert parse_request(body).call().settings == {}
-    assert parse_request({"messages": [ASK, said(text("a"), id="m7")]}).goes_on == "m7"
+    assert parse_request({"messages": [ASK, said(text("a"), id="m7")]}).continued_message_id == "m7"
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ class Kept:
 async def test_a_server_that_stops_in_the_step_in_which_the_run_ended_sends_its_end() -> None:
     kept: Any = Kept()
     stream = EncodedStream(kept, Redactor(Viewer(view="raw")), Encoder(), kept)
-    client: Any = SimpleNamespace(gone=False)
+    client: Any = SimpleNamespace(has_left=False)
     running = asyncio.create_task(stream.run(client))
     await loop_turns(3)
     kept.finish()

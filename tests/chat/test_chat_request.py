@@ -25,11 +25,11 @@ def parsed(**body: Any) -> Any:
 def test_a_question_alone() -> None:
     request = parsed()
     call = request.call(server_tools=(ToolDefinition("look"),))
-    assert call.messages == [ModelRequest([UserPromptPart("Why?")])] == [request.asked]
+    assert call.messages == [ModelRequest([UserPromptPart("Why?")])] == [request.user_message]
     assert (call.model, call.settings, [tool.name for tool in call.tools]) == ("", {}, ["look"])
     assert (request.conversation_id, request.model, request.effort, request.view, request.replaces) == (None,) * 5
-    assert (request.own_tools, request.wants_summaries, request.max_tool_calls) == (frozenset(), False, None)
-    assert request.place_of(SealedPart("x")) in Ask.__struct_fields__
+    assert (request.client_tools, request.wants_summaries, request.max_tool_calls) == (frozenset(), False, None)
+    assert request.token_path(SealedPart("x")) in Ask.__struct_fields__
     assert parsed(conversation_id=None, model=None, effort=None, view=None, replaces=None) == request
     assert request.call([]).messages == []
 
@@ -69,7 +69,7 @@ WRONG: list[tuple[bytes, str | None, str]] = [
     (b'{"text":"x","replaces":"evt_"}', "replaces", "'ask_'"),
     (b'{"text":"x","follows":"","conversation_id":"chat_1"}', "follows", "leave it out"),
     (b'{"text":"x","follows":"msg_1","conversation_id":"chat_1"}', "follows", "'evt_'"),
-    (b'{"text":"x","follows":"evt_1"}', "conversation_id", "say which"),
+    (b'{"text":"x","follows":"evt_1"}', "conversation_id", "name the conversation"),
     (b'{"text":"x","follows":"evt_1","replaces":"evt_1","conversation_id":"c"}', "follows", "replaces names"),
     (b'{"text":"x","":1}', "", "no such field"),
 ]
@@ -95,8 +95,8 @@ LONG = "x" * 1_000_000
     [
         ({LONG: 1}, "x…: there is no such field; there are: conversation_id, "),
         ({"effort": LONG}, "x…'; it must be one of 'high', "),
-        ({"replaces": LONG}, "x…' is no event's id"),
-        ({"follows": LONG, "conversation_id": "chat_1"}, "x…' is no event's id"),
+        ({"replaces": LONG}, "x…' is not an event's id"),
+        ({"follows": LONG, "conversation_id": "chat_1"}, "x…' is not an event's id"),
     ],
 )
 def test_what_was_sent_is_not_sent_back_whole(body: Any, says: str) -> None:
@@ -123,7 +123,7 @@ def test_a_question_and_its_answer_name_each_other(rest: str) -> None:
 @pytest.mark.parametrize("id", ["", "evt", "evt_", "chat_1", "resp_1", "EVT_1", "_1"])
 def test_what_is_no_events_id_is_refused(id: str) -> None:
     for make in (answer_id, question_id):
-        with pytest.raises(RequestError, match="no event's id"):
+        with pytest.raises(RequestError, match="not an event's id"):
             make(id)
 
 

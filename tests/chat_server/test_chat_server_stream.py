@@ -316,7 +316,7 @@ def tail(body: bytes, after: int) -> bytes:
 def test_only_where_the_save_fails_is_message_error_the_last(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(driver, "STORE_TIMEOUT_SECONDS", 0.0)
     with serving(upstream) as running:
         me = Chatter(running)
         responses = store_of(running).responses

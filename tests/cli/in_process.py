@@ -71,7 +71,7 @@ class ServingThread:
         self._server: GatewayServer | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._status: object = None
-        patch.setattr("pellucid.cli.http_server.Server", self._make_server)
+        patch.setattr("pellucid.cli.http_server.GatewayServer", self._make_server)
         patch.setattr(sys, "stderr", io.TextIOWrapper(self._stderr, "utf-8", write_through=True))
         self._thread = threading.Thread(target=self._run, args=(["serve", "--port", "0", *args],), name="serve")
         self._thread.start()

@@ -128,7 +128,7 @@ def test_the_models(run: Run) -> None:
     done = run("models", "list")
     assert done.returncode == 0
     assert "smollm2-135m" in done.stdout.decode()
-    assert "no embedded model is called 'nobody'" in one_sentence(run("models", "pull", "nobody"))
+    assert "there is no embedded model 'nobody'" in one_sentence(run("models", "pull", "nobody"))
 
 
 def test_openapi_is_the_servers_document(run: Run) -> None:
@@ -140,7 +140,7 @@ def test_a_right_configuration(run: Run, tmp_path: Path) -> None:
     (tmp_path / "pellucid.toml").write_text('[providers.vllm]\nbase_url = "http://127.0.0.1:8000/v1"')
     done = run("config", "check")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout == b"pellucid.toml: right. Providers: vllm. The embedded model: off.\n"
+    assert done.stdout == b"pellucid.toml: valid. Providers: vllm. The embedded model: off.\n"
 
 
 def test_a_wrong_one(run: Run, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_wrong_one(run: Run, tmp_path: Path) -> None:
     assert first == "The configuration is wrong:"
     assert lines[0] == "  server.prot: no such key; did you mean 'port'?"
     assert lines[1] == "  providers.openai.model: no such key; did you mean 'models'?"
-    assert lines[2].startswith("  server.host: '0.0.0.0' can be reached by others")
+    assert lines[2].startswith("  server.host: '0.0.0.0' can be reached from other machines")
     assert len(lines) == 3
 
 
@@ -261,7 +261,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["serve", "--provider", "antropic"], "--provider: no profile 'antropic'; did you mean 'anthropic'?"),
     (["decode", "--from", "antropic"], "--from: no provider 'antropic'; did you mean 'anthropic'?"),
     (["ask", "x", "--upstream", "localhost:8000"], "is not an http:// or https:// address"),
-    (["ask", "x", "--upstream-model", "m"], "--upstream-model: of which upstream?"),
+    (["ask", "x", "--upstream-model", "m"], "--upstream-model: it needs an upstream"),
     (
         ["ask", "x", "--provider", "vllm", "--upstream", "http://127.0.0.1:1/v1", "--api-key-env", "NO_SUCH"],
         "has no NO_SUCH",
@@ -271,10 +271,10 @@ WRONG: list[tuple[list[str], str]] = [
     (["ask", "x", "--local-model", "./nowhere.gguf"], "there is no file './nowhere.gguf'"),
     (["serve", "--port", "x"], "'x' is not a valid integer"),
     (["serve", "--port", "99999"], "server.port: expected `int` <= 65535"),
-    (["serve", "--host", "0.0.0.0"], "can be reached by others"),
+    (["serve", "--host", "0.0.0.0"], "can be reached from other machines"),
     (
         ["serve", "--workers", "2"],
-        "relay.url: for server.workers = 2, what is live must be",
+        "relay.url: for server.workers = 2, live responses must be",
     ),
 ]
 

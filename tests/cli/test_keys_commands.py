@@ -50,7 +50,7 @@ def test_a_key_that_was_made_opens_the_gateway_of_the_same_file(run: Run, serve:
 
 
 def test_the_first_key_says_that_it_closes_the_door(run: Run, tmp_path: Path) -> None:
-    closes = b"The first key: within 5 s the gateway asks everybody for one, for good"
+    closes = b"The first key: within 5 s the gateway requires a key from every client, permanently"
     (tmp_path / "pellucid.toml").write_text(config(tmp_path))
     first, second = (run("keys", "create", "--owner", "acme", "--json").stderr for _ in range(2))
     assert first.splitlines() == [closes + b" (docs/access.md)."]

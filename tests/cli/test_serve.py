@@ -123,9 +123,9 @@ def test_without_a_default_model_it_says_what_is_missing(serve: ServeThread, ups
     with serve("--upstream", upstream.url) as serving:
         said = spoken(serving)
     assert "See it think, with the name of a model for MODEL:\n" in said
-    assert "Ask it in a browser (once a model is named: --upstream-model): http://" in said
+    assert "Use it in a browser (once a model is named: --upstream-model): http://" in said
     assert '"model": "MODEL", ' in said
-    assert "wants a key" not in said  # a server of one's own mostly has none
+    assert "needs an API key" not in said  # a server of one's own mostly has none
 
 
 def test_each_line_is_whole_and_says_how_to_give_a_key(serve: ServeThread, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +133,8 @@ def test_each_line_is_whole_and_says_how_to_give_a_key(serve: ServeThread, monke
     with serve("--provider", "anthropic", "--upstream-model", "m") as serving:
         said = spoken(serving)
     assert (
-        "\n  anthropic wants a key, and the environment has none: set ANTHROPIC_API_KEY, or name the variable that "
-        "holds it (--api-key-env, or api_key_env in the configuration)\n"
+        "\n  anthropic needs an API key, and the environment has none: set ANTHROPIC_API_KEY, or name the variable "
+        "that holds it (--api-key-env, or api_key_env in the configuration)\n"
     ) in said
 
 

@@ -134,8 +134,8 @@ def test_the_whole_answer_where_there_is_one() -> None:
         (["--to", "klingon"], "'klingon' is not one of 'agui', 'ai-sdk', 'chat', 'chat_completions', 'openresponses'"),
         (["--to", "agui", "--dialect", "2.0"], "no dialect '2.0'; there are: 1.0, 0.x, thinking, proposal"),
         (["--to", "chat_completions", "--dialect", "1.0"], "chat_completions has no dialects"),
-        (["--to", "openresponses", "--chunks"], "--chunks: openresponses has no other way"),
-        (["--to", "agui", "--no-stream"], "--no-stream: agui has nothing but streams"),
+        (["--to", "openresponses", "--chunks"], "--chunks: openresponses has no chunks"),
+        (["--to", "agui", "--no-stream"], "--no-stream: agui has only streams"),
     ],
 )
 def test_what_a_protocol_has_not_is_said_with_what_it_has(args: list[str], says: str) -> None:

@@ -98,7 +98,7 @@ async def server() -> AsyncIterator[Server]:
 
 
 async def get(policy: EgressPolicy, url: str, **limits: Any) -> Any:
-    return await fetch(policy, url, **{"max_bytes": 1000, "seconds": LIMIT_SECONDS, **limits})
+    return await fetch(policy, url, **{"max_bytes": 1000, "timeout_seconds": LIMIT_SECONDS, **limits})
 
 
 async def refusal(policy: EgressPolicy, url: str, **limits: Any) -> str | None:
@@ -348,7 +348,7 @@ async def test_limits_of_bytes_time_and_type(server: Server) -> None:
     policy = EgressPolicy(["127.0.0.1"])
     assert await refusal(policy, server.url("/sized")) == "egress_too_large"
     assert await refusal(policy, server.url("/endless")) == "egress_too_large"
-    assert await refusal(policy, server.url("/slow"), seconds=0.2) == "egress_timeout"
+    assert await refusal(policy, server.url("/slow"), timeout_seconds=0.2) == "egress_timeout"
     assert await refusal(policy, server.url("/image"), accept=["text/plain", "image/jpeg"]) == "bad_media_type"
     assert await refusal(policy, server.url("/missing")) == "egress_failed"
     assert await refusal(policy, server.url("/gzip"), max_bytes=10_000_000) == "egress_failed"
@@ -369,7 +369,7 @@ async def test_a_slow_name_service_is_within_the_time() -> None:
         await asyncio.Event().wait()
         return []
 
-    assert await refusal(EgressPolicy(resolve=never), "http://slow.test/", seconds=0.1) == "egress_timeout"
+    assert await refusal(EgressPolicy(resolve=never), "http://slow.test/", timeout_seconds=0.1) == "egress_timeout"
 
 
 # --- other clients -------------------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def test_a_dialect_by_any_of_its_names() -> None:
 
 
 def test_a_name_that_nobody_speaks() -> None:
-    with pytest.raises(EnvelopeError, match=r"^dialect: 'mew/0.4' is not spoken here; did you mean 'mew/v0.4'\?$"):
+    with pytest.raises(EnvelopeError, match=r"^dialect: 'mew/0.4' is not supported; did you mean 'mew/v0.4'\?$"):
         parse_dialect("mew/0.4", "dialect")
 
 
@@ -157,7 +157,7 @@ def test_an_error_goes_to_its_sender_and_names_what_was_refused() -> None:
     assert (frame["to"], frame["correlationId"]) == (["agent"], "msg-7")
     assert frame["payload"] == {
         "error": "capability_violation",
-        "message": "kind: 'system/presence' is the gateway's: nobody else sends system/*",
+        "message": "kind: 'system/presence' is reserved: only the gateway sends system/*",
         "code": "capability_violation",
         "param": "kind",
         "attempted_kind": "system/presence",

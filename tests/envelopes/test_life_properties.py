@@ -171,7 +171,7 @@ def test_thousands_of_contexts_leave_nothing_behind_but_what_is_remembered() -> 
 
 @given(conversations(), st.integers(0, 60_000))
 def test_what_is_due_is_over_when_the_gateway_says_so(conversation: list[Envelope], now: int) -> None:
-    space = life(idle=5_000)
+    space = life(idle_ms=5_000)
     for envelope in conversation:
         space.feed(envelope)
     due = space.due(now)

@@ -333,7 +333,7 @@ def test_paths_have_five_segments() -> None:
 
 
 def test_silence_and_leaving_are_ended_by_the_gateway() -> None:
-    space = life(idle=1000)
+    space = life(idle_ms=1000)
     feed_all(
         space,
         envelope_of("start", id="m1", ts=0),

@@ -194,10 +194,10 @@ def request_roots() -> dict[str, dict[str, Struct]]:
     from pellucid.protocols.openresponses.types import CreateResponse
 
     parts: dict[str, Struct] = {
-        "part text": ui.TextUI,
-        "part file": ui.FileUI,
-        "part tool": ui.ToolUI,
-        "part steering": ui.SteeringUI,
+        "part text": ui.TextUIPart,
+        "part file": ui.FileUIPart,
+        "part tool": ui.ToolUIPart,
+        "part steering": ui.SteeringUIPart,
     }
     return {
         "openresponses": {"create": CreateResponse},

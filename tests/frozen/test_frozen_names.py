@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pellucid.protocols.agui.dialects import Dialect
-from pellucid.protocols.agui.interrupts import Deferred
+from pellucid.protocols.agui.interrupts import DeferredCall
 from pellucid.protocols.agui.verify import Violation
 from tests.frozen.asserted import ROOT, codes_in_docs, codes_in_tests
 from tests.frozen.names import KINDS, answer_roots, current_names, protocol_structs, request_roots
@@ -70,7 +70,7 @@ def test_every_object_of_a_client_protocol_is_listed() -> None:
     read, written = request_roots(), answer_roots()
     for package, structs in protocol_structs().items():
         roots = [*read.get(package, {}).values(), *written.get(package, {}).values()]
-        left = unreached(structs, roots) - {Deferred, Dialect, Violation}  # which stand on no wire
+        left = unreached(structs, roots) - {DeferredCall, Dialect, Violation}  # which stand on no wire
         assert not left, f"name them in `request_roots` or `answer_roots`: {left}"
 
 

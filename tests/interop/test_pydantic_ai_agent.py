@@ -24,7 +24,7 @@ from pellucid.errors import ErrorInfo, ModelError, RequestError
 from pellucid.events import ErrorEvent, ModelEvent, ResponseEndEvent, SideEvent
 from pellucid.fold import fold
 from pellucid.interop.pydantic_ai import PydanticAgent
-from pellucid.interop.pydantic_ai.agent import Teller
+from pellucid.interop.pydantic_ai.agent import EventTranslator
 from pellucid.models import ModelRead, StreamReader
 from pellucid.settings import ModelCall, ToolDefinition
 from tests.cutting import content_deltas
@@ -346,8 +346,8 @@ def test_who_does_not_read_does_not_fill_the_memory() -> None:
 
 
 def test_what_only_pydantic_ai_knows_is_a_side_event() -> None:
-    teller = Teller(ours.Origin("p", "a", "m"), frozenset())
-    [side] = teller.tell(theirs.RealtimeSessionErrorEvent("x"))
+    teller = EventTranslator(ours.Origin("p", "a", "m"), frozenset())
+    [side] = teller.translate(theirs.RealtimeSessionErrorEvent("x"))
     assert isinstance(side, SideEvent)
     assert (side.namespace, side.name) == ("pydantic_ai", "realtime_session_error")
     assert isinstance(teller.end()[-1], ResponseEndEvent)
@@ -376,13 +376,13 @@ def streamed(index: int, part: Any, texts: list[str]) -> list[Any]:
 @given(st.lists(st.lists(st.tuples(st.one_of(*THEIR_RESPONSE_PARTS.values()), pieces), max_size=4), max_size=3))
 def test_whatever_an_agent_does_is_a_legal_turn(requests: list[list[tuple[Any, list[str]]]]) -> None:
     """And all its thought and all its text are in it, in order."""
-    teller = Teller(ours.Origin("p", "a", "m"), frozenset("b"))
+    teller = EventTranslator(ours.Origin("p", "a", "m"), frozenset("b"))
     events: list[ModelEvent] = []
     said = {"thinking": "", "text": ""}
     for request in requests:
         for index, (part, texts) in enumerate(request):
             for event in streamed(index, part, texts):
-                events += teller.tell(event)
+                events += teller.translate(event)
             if part.part_kind in said:
                 said[part.part_kind] += part.content + "".join(texts)
     events += teller.end()

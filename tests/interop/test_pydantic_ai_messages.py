@@ -13,7 +13,7 @@ from pydantic_ai.usage import RequestUsage
 
 from pellucid import parts as ours
 from pellucid.interop.pydantic_ai import from_pydantic, to_pydantic
-from pellucid.interop.pydantic_ai.messages import apply, difference
+from pellucid.interop.pydantic_ai.messages import apply_patch, difference
 from tests.examples import many
 from tests.interop.histories import (
     OUR_REQUEST_PARTS,
@@ -44,7 +44,9 @@ def test_a_patch_makes_any_value_of_any_other(whole: Any, back: Any) -> None:
     if patch is None:
         assert msgspec.json.encode(whole, order="sorted") == msgspec.json.encode(back, order="sorted")
     else:
-        assert msgspec.json.encode(apply(patch, back), order="sorted") == msgspec.json.encode(whole, order="sorted")
+        assert msgspec.json.encode(apply_patch(patch, back), order="sorted") == msgspec.json.encode(
+            whole, order="sorted"
+        )
 
 
 def test_the_strategies_know_every_kind_of_part() -> None:

@@ -281,7 +281,7 @@ async def test_what_a_server_says_is_no_part_of_our_message(tmp_path: Path) -> N
 
 
 async def test_no_source_is_said_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match=r"names no source.*\n.*Give the path of a GGUF file"):
+    with pytest.raises(FetchError, match=r"has no source.*\n.*Give the path of a GGUF file"):
         await fetch(MODEL, root=tmp_path)
 
 

@@ -88,7 +88,7 @@ async def test_start_returns_at_once_and_ready_waits(make: Make) -> None:
         await engine.wait_ready()
     await engine.start()
     assert state_of(engine) == "starting"
-    with pytest.raises(EngineError, match=r"starting; wait for ready"):
+    with pytest.raises(EngineError, match=r"starting; call wait_ready"):
         _ = engine.base_url
     await engine.wait_ready(LIMIT_SECONDS)
     assert state_of(engine) == "ready"

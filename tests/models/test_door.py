@@ -14,8 +14,8 @@ from tests.waiting import loop_turns
 
 SCRIPT = """
 import asyncio, gc, sys
-from pellucid.models import StreamReader, close_door
-from pellucid.models.connection_pool import _door
+from pellucid.models import StreamReader, close_shared_pool
+from pellucid.models.connection_pool import _shared_pool
 from pellucid.models.openai import OpenAIChatModel
 from pellucid.parts import ModelRequest, UserPromptPart
 from pellucid.settings import ModelCall
@@ -32,8 +32,8 @@ async def main(how):
     while await turn.read() is not None:
         pass
     if how == "closed":
-        await close_door()
-        await close_door()
+        await close_shared_pool()
+        await close_shared_pool()
     if how == "error":
         raise SystemExit(0)
 
@@ -43,7 +43,7 @@ for how in ways:
             asyncio.run(main(how))
         except SystemExit:
             pass
-        assert not _door._entries
+        assert not _shared_pool._entries
     gc.collect()
     print(how)
 """

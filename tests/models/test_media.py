@@ -122,7 +122,7 @@ def test_a_call_brings_so_much_along_and_no_more(monkeypatch: pytest.MonkeyPatch
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(media, "REMEMBERED_BYTES", 100)
+    monkeypatch.setattr(media, "MAX_CACHED_BYTES", 100)
 
     async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
         for size in (30, 31, 32, 31, 30):

@@ -203,6 +203,6 @@ def test_what_is_refused_as_a_whole_has_no_warnings() -> None:
     row = load_profiles({"mine": {"wire": "openai_chat"}}, ROWS)["mine"]
     model = Model("m", row)
     assert model.warnings(call) == []
-    with pytest.raises(RequestError, match="give a base_url"):
+    with pytest.raises(RequestError, match="set base_url"):
         model.request(call)
     assert Model("m", row, base_url="http://127.0.0.1:1/v1").warnings(call)

@@ -128,7 +128,7 @@ def test_a_profile_by_its_name_or_as_a_row() -> None:
     assert OllamaModel("m", profile="ollama-native").request(QUESTION).url.endswith("/api/chat")
     with pytest.raises(ConfigError, match="did you mean 'deepseek'"):
         OpenAIChatModel("m", profile="deepsek")
-    with pytest.raises(ConfigError, match="of the wire anthropic, and OpenAIChatModel speaks openai_chat"):
+    with pytest.raises(ConfigError, match="has the wire anthropic, and OpenAIChatModel supports openai_chat"):
         OpenAIChatModel("m", profile="anthropic")
 
 

@@ -63,7 +63,7 @@ def inert(tab: Tab, testid: str) -> None:
             href = link.get_attribute("href") or ""
             assert href.startswith(("https://", "http://", "mailto:")), href
             assert "noopener" in (link.get_attribute("rel") or "")
-            assert link.get_attribute("target") == "_rest_defaults"
+            assert link.get_attribute("target") == "_blank"
 
 
 def test_in_thoughts_and_answers(tab: Tab, model_script: ModelScript) -> None:

@@ -1,6 +1,6 @@
 """The specification of the page, sentence by sentence: what shows while an answer streams, and what shows afterwards.
 
-`STRUCT_REDACTORS` says which sentence is held by which tests here; a test sees to it that the table tells the truth.
+`RULES` says which sentence is held by which tests here; a test sees to it that the table tells the truth.
 """
 
 from __future__ import annotations

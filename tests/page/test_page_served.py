@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def gateway(folder: Path) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.server.meta_routes.built", lambda: read_files(folder))
+        patch.setattr("pellucid.server.meta_routes.built_files", lambda: read_files(folder))
         with serve(PROVIDERS) as served:
             yield served
 
@@ -58,7 +58,7 @@ def gateway(folder: Path) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def unbuilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.server.meta_routes.built", lambda: read_files(tmp_path_factory.mktemp("none") / "web"))
+        patch.setattr("pellucid.server.meta_routes.built_files", lambda: read_files(tmp_path_factory.mktemp("none") / "web"))
         with serve(PROVIDERS) as served:
             yield served
 

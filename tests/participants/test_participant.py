@@ -280,7 +280,7 @@ async def test_a_token_that_is_refused_is_said_at_once_and_stands_in_no_word(roo
 
 async def test_nobody_there_is_said_at_once(room: Room) -> None:
     await room.stop()
-    with pytest.raises(SpaceClosed, match="nobody answers"):
+    with pytest.raises(SpaceClosed, match="no answer"):
         async with ada(room):
             pass
     await room.open()

@@ -143,7 +143,7 @@ async def test_what_is_refused(gateway: Served) -> None:
         await Participant(f"ws://127.0.0.1:{gateway.port}/spaces/review/ws", token="pst_wrong").__aenter__()
     assert closed.value.info.kind in ("unauthorized", "forbidden")
     assert "pst_wrong" not in str(closed.value)
-    with pytest.raises(SpaceClosed, match="does not let this participant in"):
+    with pytest.raises(SpaceClosed, match="does not admit this participant"):
         await Participant(f"ws://127.0.0.1:{gateway.port}/spaces/nowhere/ws", token=token("ada")).__aenter__()
 
 
@@ -289,4 +289,4 @@ async def test_a_space_that_was_made_anew_is_begun_anew_and_told_once(
             said = await bob.say("here I am")
             assert (await read_until(bob, "here I am"))[-1].seq == said.seq == bob.seen
             assert not said.replayed
-    assert sum("begins anew" in one.getMessage() for one in caplog.records) == 1
+    assert sum("is read from its beginning" in one.getMessage() for one in caplog.records) == 1

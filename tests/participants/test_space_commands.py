@@ -128,7 +128,7 @@ def test_comings_and_goings_of_one_participant_are_one_line(capsys: pytest.Captu
 def test_what_nobody_follows_with_words_is_told_all_the_same(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.cli.transcript.GATHERS_SECONDS", 0.01)
+    monkeypatch.setattr("pellucid.cli.transcript.GATHER_SECONDS", 0.01)
     payload = {"event": "join", "participant": {"id": "bob"}}
 
     async def show() -> str:

@@ -77,7 +77,7 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(monkeypatch: pyte
     reader = decoder(ROWS["vllm"], origin("vllm"))
     for number in range(3):
         reader.feed(frame("reasoning", f" tok{number}", True))
-    monkeypatch.setattr(reader._reader, "frame", None)
+    monkeypatch.setattr(reader._reader, "read_frame", None)
     assert content_deltas(reader.feed(frame("reasoning", ' "more"\n', True))) == [' "more"\n']
 
 

@@ -93,6 +93,10 @@ def test_what_differs_for_some_models() -> None:
         ),
         ({"stream_usage": "yes"}, "profiles.mine.stream_usage: 'yes' is not right; it must be true or false"),
         ({"efforts": "low"}, "profiles.mine.efforts: 'low' is not right; it must be a list of texts"),
+        (
+            {"knows": ["top_k", "min_pp"]},
+            "profiles.mine.knows: ['top_k', 'min_pp'] is not right; it must be a list of 'top_k', 'verbosity', ",
+        ),
         ({"base_url": 5}, "profiles.mine.base_url: 5 is not right; it must be a text"),
         ({"implicit_start": "maybe"}, "profiles.mine.implicit_start: 'maybe' is not right; it must be one of 'never'"),
         ({"tags": "thinking"}, "profiles.mine.tags: there is no marker family 'thinking'; "),

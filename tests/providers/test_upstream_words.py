@@ -392,15 +392,14 @@ def test_success_without_content_is_no_answer(status: str) -> None:
         None,
     )
     assert error.message == (
-        f"the upstream answered {code}, which says that there is no content; "
-        "its base_url must be that of an API for models"
+        f"the upstream answered {code}, a status without content; base_url must be the address of a model API"
     )
 
 
 def test_a_redirect_says_where_to_in_the_upstreams_words() -> None:
     error = error_of(_http("308 Moved", b"", "Location: https://elsewhere.example/v1"))
     assert (error.code, error.upstream_message) == ("redirect", "https://elsewhere.example/v1")
-    assert error.message == "the upstream answered 308, a redirect; its base_url must be where that leads"
+    assert error.message == "the upstream answered 308, a redirect; base_url must be the address that it leads to"
 
 
 def test_a_model_that_is_not_there_is_named() -> None:

@@ -580,7 +580,8 @@ def test_half_a_character_is_shown_as_unknown() -> None:
 FRAMES = [
     PING, start(), start("msg_2"), OVERLOADED, *thinking(0, "a"), *thinking(1, "b"), *text(0, "c"), *text(2, "d"),
     *tool(1, "t", '{"a":', "1}"), *tool(2, "u", "{]"), *tool(0, "s", "{}", name="web_search", type="server_tool_use"),
-    block_start(1, "web_search_tool_result", tool_use_id="s", content=[]), block_start(2, "redacted_thinking", data="x"),
+    block_start(1, "web_search_tool_result", tool_use_id="s", content=[]),
+    block_start(2, "redacted_thinking", data="x"),
     block_start(0, "compaction", content=None), block_start(3, "mystery", a="b"), block_start(3, "tool_use"),
     block_delta(3, "mystery", a="c"), block_delta(0, "citations", citation={"type": "x", "url": "u"}),
     {"type": "content_block_start"}, {"type": "content_block_delta"}, {"type": "content_block_stop"},

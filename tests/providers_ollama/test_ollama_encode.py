@@ -118,7 +118,7 @@ def test_tools(choice: ToolChoice, offered: str) -> None:
 
 
 def test_that_a_tool_must_be_called_cannot_be_said() -> None:
-    with pytest.raises(RequestError, match="let tool_choice be auto"):
+    with pytest.raises(RequestError, match="set tool_choice to auto"):
         request(tools=(F,), tool_choice=ToolChoice("required"))
 
 

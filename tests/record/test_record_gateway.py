@@ -110,7 +110,7 @@ def test_a_record_is_taken_along_and_checked_elsewhere(
     assert "PRIVATE" not in public.read_text()
     told = stored_gateway.does("verify", "--public-key", str(public), str(export)).stdout
     assert f"response:{id}: 1 entry, 1 content there; signed up to 1 (checkpoint" in told
-    assert "with the key in the export itself" in stored_gateway.does("verify", str(export)).stdout
+    assert "with the key in the export" in stored_gateway.does("verify", str(export)).stdout
     assert "Who is Ann?" in export.read_text() or "content_base64" in export.read_text()
     # Its checkpoints must be in the record from then on.
     stored_gateway.does("verify", "--known", str(export))
@@ -121,7 +121,7 @@ def test_a_record_is_taken_along_and_checked_elsewhere(
     wrong = stored_gateway.verified(str(small), status=1)
     assert [(one["what"], one["entry"]) for one in wrong["findings"]] == [("entry", 1)]
     small.write_bytes(b"{}\n")
-    assert "line 1 is none of a record" in stored_gateway.does("verify", str(small), status=2).stderr
+    assert "line 1 is not a line of a record" in stored_gateway.does("verify", str(small), status=2).stderr
 
 
 def test_what_is_not_there_is_not_whole(gateway: Served, stored_gateway: StoredGateway) -> None:
@@ -154,7 +154,7 @@ def test_what_was_changed_is_named(stored_gateway: StoredGateway, gateway: Serve
     id = post(gateway, "/v1/responses", {"model": name, "input": "Why?"}).json["id"]
     stored_gateway.sql("UPDATE responses SET status = 'failed' WHERE id = ?", id)
     told = stored_gateway.does("verify", status=1).stdout
-    assert "1 thing wrong:" in told
+    assert "1 mistake found:" in told
     assert f"response:{id}: the content of entry 1 (response {id}) is not what was recorded" in told
     stored_gateway.sql("UPDATE responses SET status = 'completed' WHERE id = ?", id)
     assert stored_gateway.verified()["right"]

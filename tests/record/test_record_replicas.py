@@ -74,7 +74,7 @@ async def test_two_that_write_into_one_scope_at_once(url: str) -> None:
 
 WRITER = """
 import asyncio, sys
-from tests.record.record_kit import OWNER, entry, response, saying
+from tests.record.record_kit import OWNER, append_of, entry, response
 from pellucid.record import Recording, read_record_keys
 from pellucid.storage import open_store
 
@@ -95,7 +95,7 @@ async def main():
     async def say():
         head = 0
         while True:
-            await store.spaces.append(saying(head, "one", "two", "three"))
+            await store.spaces.append(append_of(head, "one", "two", "three"))
             head += 3
             print(f"s {head}", flush=True)
 

@@ -176,7 +176,7 @@ def test_what_was_dropped_is_gone_for_everyone_and_is_not_begun_anew(
         with pytest.raises(LogLost):
             await follower.read()
 
-    monkeypatch.setattr(redis_streams, "ROUND", 1)
+    monkeypatch.setattr(redis_streams, "ROUND_SECONDS", 1)
     replicas.run(scene())
 
 

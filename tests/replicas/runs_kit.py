@@ -171,5 +171,5 @@ def forget_all(relay: MemoryRelay) -> None:
     for log in relay._logs.values():
         log.is_gone = True
         for follower in list(log.followers):
-            follower.fail(RelayError("the run's log is no longer there", code="log_lost"))
+            follower.fail(RelayError("the run's log no longer exists", code="log_lost"))
     relay._logs, relay._marks, relay._held_leases = fresh._logs, fresh._marks, fresh._held_leases

@@ -53,7 +53,7 @@ class House:
 @pytest.fixture(scope="module")
 def house() -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch, asyncio.Runner() as runner:
-        patch.setattr(driver, "PAUSE", (0.002, 0.01))
+        patch.setattr(driver, "RETRY_PAUSE_SECONDS", (0.002, 0.01))
         patch.setattr(driver, "RETRY_SECONDS", 0.002)
         made = House(runner)
         yield made

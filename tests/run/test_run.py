@@ -394,7 +394,7 @@ def test_where_the_reads_fall_changes_nothing(names: list[str], sizes: list[int]
 
 
 def test_an_answer_is_the_last_word_only_when_it_is_accepted() -> None:
-    run = a_run(checks=True)
+    run = a_run(checks_output=True)
     events, [look] = run.feed(turn(text="maybe"))
     assert isinstance(look, CheckOutput)
     assert look.response.text == "maybe"
@@ -416,17 +416,17 @@ def test_an_answer_is_the_last_word_only_when_it_is_accepted() -> None:
 
 def test_what_is_not_an_answer_is_not_looked_at() -> None:
     for reason in ("length", "error", "content_filter"):
-        run = a_run(checks=True)
+        run = a_run(checks_output=True)
         _, effects = run.feed(turn(text="half", reason=reason))
         assert effects == []
         assert run.run_end is not None
-    run = a_run(checks=True)
+    run = a_run(checks_output=True)
     run.feed(turn(("theirs", "a")))
     assert run.run_end is not None, "the caller's call is theirs to answer"
 
 
 def test_a_word_on_an_answer_that_nobody_gave() -> None:
-    run = a_run(checks=True)
+    run = a_run(checks_output=True)
     for say in (run.accept, lambda: run.reject(RetryPromptPart("no"))):
         with pytest.raises(IllegalEvent, match="no answer"):
             say()
@@ -455,7 +455,7 @@ def test_a_provider_that_pauses_is_asked_to_go_on() -> None:
 
 def test_a_run_that_was_cancelled_does_not_ask_again_after_a_look() -> None:
     for say in ("accept", "refuse"):
-        run = a_run(checks=True)
+        run = a_run(checks_output=True)
         events, _ = run.feed(turn(text="maybe"))
         run.cancel()
         more, effects = run.accept() if say == "accept" else run.reject(RetryPromptPart("no"))

@@ -187,5 +187,5 @@ async def test_a_renewal_that_fails_for_whatever_reason_is_tried_again() -> None
 def test_every_source_has_what_a_source_has(source: type) -> None:
     """Endpoints know no difference. (What is set on `self` is found in the source.)"""
     text = "".join(inspect.getsource(base) for base in source.__mro__ if base.__module__.startswith("pellucid"))
-    for name in ("open", "deliver", "pause", "resume", "stop", "queued", "ended", "broken_off"):
+    for name in ("open", "deliver", "pause", "resume", "stop", "queued", "ended", "is_interrupted"):
         assert hasattr(source, name) or f"self.{name}" in text, name

@@ -341,7 +341,7 @@ async def test_a_side_event_that_cannot_be_received_ends_the_delivery_at_once() 
     left = asyncio.Event()
 
     class Emits(Returns):
-        async def answer(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
+        async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
             live.run.emit(SideEvent("agui", "STATE"))
             try:
                 await asyncio.Event().wait()

@@ -38,8 +38,8 @@ from tests.waiting import LIMIT_SECONDS, eventually, loop_turns
 def _small() -> Iterator[None]:
     """Paragraphs of a few characters, so that there are several in an item."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(summaries, "SHORT", 4)
-        patch.setattr(summaries, "LONG", 12)
+        patch.setattr(summaries, "MIN_CHARS", 4)
+        patch.setattr(summaries, "MAX_CHARS", 12)
         yield
 
 

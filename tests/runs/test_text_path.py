@@ -151,7 +151,7 @@ async def played(row: Profile, steps: Sequence[Step], encoder: str, *, with_text
         raised = type(error).__name__
     stored = [event for batch in store_stage._batches for event in batch.events]
     row_messages = store.row.messages if store.row is not None else None
-    said = _TIME.sub(b'"completed_at":0', b"".join(writer.written) + stream.last)
+    said = _TIME.sub(b'"completed_at":0', b"".join(writer.written) + stream.end_data)
     live = run.run
     return (
         Outcome(said, stored, row_messages, counting.seen, live.usage, live.messages, run.ended, raised),
@@ -339,7 +339,7 @@ def test_it_holds_few_texts_at_a_time() -> None:
         await loop_turns(3)
         for number in range(1000):
             response.read(EVERY["openai_chat"].frame(True, " tok", number))
-        assert len(cast("Any", run)._stream_delta._texts) < 100
+        assert len(cast("Any", run)._stream._pending_texts) < 100
         await run.stop()
         await delivery
         [message] = run.run.messages

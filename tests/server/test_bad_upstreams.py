@@ -111,7 +111,8 @@ def test_a_redirect_is_not_followed(gateway: Served, upstream: Upstream) -> None
     reply = gateway.ask(upstream.plays(refuses(307, Location=f"{upstream.url}/elsewhere")))
     assert reply.status == 502
     assert reply.error["message"] == (
-        f"the upstream answered 307, a redirect; its base_url must be where that leads: {upstream.url}/elsewhere"
+        "the upstream answered 307, a redirect; base_url must be the address that it leads to: "
+        f"{upstream.url}/elsewhere"
     )
     assert upstream.calls(other) == []
 

@@ -34,7 +34,7 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
         ({"server": 3}, "server: must be a table, not 3"),
         ({"server": {"max_body_bytes": 0}}, "server.max_body_bytes: expected `int` >= 1"),
         ({"server": {"shutdown_seconds": float("nan")}}, "server.shutdown_seconds: expected `float` >= 0.0"),
-        ({"server": {"workers": 2}}, "relay.url: for server.workers = 2, what is live must be where all"),
+        ({"server": {"workers": 2}}, "relay.url: for server.workers = 2, live responses must be where all"),
         (
             {"server": {"reasoning_events": "mine"}},
             "server.reasoning_events: 'mine' is none of 'openresponses', 'openai'",
@@ -44,7 +44,7 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
         ({"limits": {"retries": -1}}, "limits.retries: expected `int` >= 0"),
         (
             {"providers": {"openai-compat": {}}},
-            "has no address of its own, so one is required",
+            "has no default address",
         ),
         ({"providers": {"mine": VLLM}}, "providers.mine.profile: no profile 'mine'; there are: "),
         ({"providers": {"mine": {**VLLM, "profile": "vlm"}}}, "did you mean 'vllm'?"),
@@ -55,23 +55,23 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
         ({"providers": {"vllm": {"base_url": "http://h/?a=b"}}}, "must end with its path"),
         ({"providers": {"vllm": {"base_url": "http://u:pw@h/v1"}}}, "secrets come from the environment (api_key_env)"),
         ({"providers": {"vllm": {**VLLM, "limits": {"idel": 1}}}}, "limits.idel: no such key; did you mean 'idle'?"),
-        ({"providers": {"vllm": {**VLLM, "headers": {"a b": "c"}}}}, "'a b' is no name for a header"),
-        ({"providers": {"vllm": {**VLLM, "headers": {"a": "b\nc: d"}}}}, "vllm.headers.a: holds a line break"),
+        ({"providers": {"vllm": {**VLLM, "headers": {"a b": "c"}}}}, "'a b' is not a valid header name"),
+        ({"providers": {"vllm": {**VLLM, "headers": {"a": "b\nc: d"}}}}, "vllm.headers.a: contains a line break"),
         (
             {"providers": {"vllm": {**VLLM, "headers": {"Content-Length": "1"}}}},
-            "vllm.headers.Content-Length: says how the message is framed",
+            "vllm.headers.Content-Length: frames the message",
         ),
         (
             {
                 "providers": {"vllm": VLLM},
                 "models": {"m": {"provider": "vllm", "settings": {"extra_headers": {"x": "a\nb"}}}},
             },
-            "models.m.settings.extra_headers.x: holds a line break",
+            "models.m.settings.extra_headers.x: contains a line break",
         ),
         ({"providers": {"vllm": {**VLLM, "headers": {"a": 1}}}}, "providers.vllm.headers: expected `str`, got `int`"),
         ({"providers": {"vllm": {**VLLM, "models": ["a", 1]}}}, "providers.vllm.models[1]: expected `str`, got `int`"),
-        ({"providers": {"local": {**VLLM, "profile": "vllm"}}}, "providers.local: that is the embedded model's name"),
-        ({"providers": {"a:b": {**VLLM, "profile": "vllm"}}}, "providers.a:b: a colon cannot stand"),
+        ({"providers": {"local": {**VLLM, "profile": "vllm"}}}, "providers.local: this name is reserved for the embedded model"),
+        ({"providers": {"a:b": {**VLLM, "profile": "vllm"}}}, "providers.a:b: a provider's name cannot contain a colon"),
         (
             {"providers": {"vllm": {**VLLM, "api_key_env": "MY_KEY"}}},
             "providers.vllm.api_key_env: the environment has no MY_KEY",
@@ -106,7 +106,7 @@ def test_a_mistake_is_named(table: dict[str, Any], mistake: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "192.168.1.2", "example.org", "fe80::1"])
 def test_others_are_not_let_in_by_mistake(host: str) -> None:
     [told] = mistakes({"server": {"host": host}})
-    assert told.startswith(f"server.host: {host!r} can be reached by others")
+    assert told.startswith(f"server.host: {host!r} can be reached from other machines")
     assert check_config({"server": {"host": host, "allow_unauthenticated": True}}, {}).server.host == host
 
 

@@ -97,7 +97,7 @@ def test_an_image_is_refused(home: Home, stream: bool) -> None:
     reply = home.gateway.post({"input": [{"role": "user", "content": content}], "stream": stream})
     assert reply.status == 400
     assert reply.error["code"] == "unsupported_by_embedded_model"
-    assert "text only, so it cannot be shown an image;" in reply.error["message"]
+    assert "accepts only text, not an image;" in reply.error["message"]
     assert reply.error["param"] is None, "no field of the engine's own wire"
 
 

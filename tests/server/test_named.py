@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"tools": {"functions": ["shop"]}}, "tools.functions[0]: 'shop': write `package.module:function`"),
     ({"tools": {"functions": ["nowhere:f"]}}, "tools.functions[0]: 'nowhere:f': there is no module"),
-    ({"tools": {"mcp": {"x": {"url": "http://h/ /mcp"}}}}, "tools.mcp.x: the URL holds white space"),
+    ({"tools": {"mcp": {"x": {"url": "http://h/ /mcp"}}}}, "tools.mcp.x: the URL contains white space"),
     ({"tools": {"mcp": {"x": {"url": "http://h/mcp", "headers": {"TE": "x"}}}}}, "tools.mcp.x: "),
     ({"summaries": {"model": "nobody"}, "providers": {"vllm": {**VLLM["vllm"], "models": ["m"]}}}, "summaries.model"),
     ({"sealing": {"keys_file": "open.json"}}, "others than its owner may open this file"),

@@ -50,7 +50,7 @@ def test_nothing_there(gateway: Served, path: str) -> None:
 def test_another_method(gateway: Served, method: str) -> None:
     reply = gateway.request(method, "/v1/responses")
     assert (reply.status, reply.headers["allow"]) == (405, "POST")
-    told = f"{method} is not allowed on /v1/responses; it takes POST, and GET as a WebSocket (Upgrade: websocket)"
+    told = f"{method} is not allowed on /v1/responses; allowed: POST, and GET as a WebSocket (Upgrade: websocket)"
     assert reply.error["message"] == told
     assert gateway.request("POST", "/v1/models").status == 405
 

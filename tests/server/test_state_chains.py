@@ -193,7 +193,7 @@ def test_a_response_that_is_under_way_is_not(me: Caller, upstream: Upstream) -> 
     assert reply.status == 400
     assert reply.error["code"] == "previous_response_not_finished"
     assert reply.error["param"] == "previous_response_id"
-    assert "still under way" in reply.error["message"]
+    assert "still in progress" in reply.error["message"]
     cancelled = me.do("POST", f"/v1/responses/{first['id']}/cancel")
     assert cancelled.json["status"] == "cancelled"
     assert me.create_response(name, "Two", previous_response_id=first["id"])["status"] == "completed"

@@ -52,7 +52,7 @@ def failing(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(SqliteDatabase, "read", unless_away(SqliteDatabase.read))
     monkeypatch.setattr(SqliteDatabase, "write", unless_away(SqliteDatabase.write))
     monkeypatch.setattr(stored_run, "RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(stored_run, "WAITED_SECONDS", 0.2)
+    monkeypatch.setattr(stored_run, "STORE_WAIT_SECONDS", 0.2)
     return Failing(url_of(tmp_path / "store.sqlite"), is_away.set, is_away.clear)
 
 

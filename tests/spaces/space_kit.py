@@ -112,7 +112,7 @@ async def opened(
     url: str = "sqlite://", settings: dict[str, Any] | SpaceSettings | None = None, **options: Any
 ) -> AsyncIterator[tuple[Spaces, Space, Store]]:
     store, relay = await open_store(url), await open_relay(None)
-    options.setdefault("pace", QUICK)
+    options.setdefault("intervals", QUICK)
     spaces = Spaces(store, relay, **options)
     await spaces.start()
     if not isinstance(settings, SpaceSettings):
@@ -128,7 +128,7 @@ async def opened(
 
 @asynccontextmanager
 async def replica(store: Store, relay: Relay, **options: Any) -> AsyncIterator[Spaces]:
-    options.setdefault("pace", QUICK)
+    options.setdefault("intervals", QUICK)
     spaces = Spaces(store, relay, **options)
     await spaces.start()
     try:

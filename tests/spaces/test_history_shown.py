@@ -148,7 +148,7 @@ def test_a_name_in_another_space_is_unknown_wherever_it_may_not_be_read(space_st
         return other.history("watcher") if name == "other" else None
 
     for known, found in ((elsewhere, ["open"]), (None, [])):
-        answer = here.run(here.history("watcher", elsewhere=known).references(1))
+        answer = here.run(here.history("watcher", other_history=known).references(1))
         assert answer is not None
         assert [one.name for one in answer.references] == names
         assert [one.envelope.id for one in answer.references if one.envelope is not None] == found

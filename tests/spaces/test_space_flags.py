@@ -122,9 +122,9 @@ def test_what_is_erased_is_told_to_nobody_by_any_replica(tmp_path: Path) -> None
         url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
         never = Intervals(poll_seconds=3600.0, presence_seconds=3600.0, unused_seconds=3600.0)
         relay = await open_relay(None)
-        async with opened(url, {"reasoning": "flag"}, pace=never) as (spaces, space, store):
+        async with opened(url, {"reasoning": "flag"}, intervals=never) as (spaces, space, store):
             other_store = await open_store(url)
-            async with replica(other_store, relay, pace=never) as others:
+            async with replica(other_store, relay, intervals=never) as others:
                 there = await others.space("room")
                 bob, mine = await join_space(there, "bob")
                 await bob.receive(chat(SECRET, id="m-1"))

@@ -94,7 +94,7 @@ async def play(space: Space, script: list[tuple[Any, ...]]) -> list[tuple[Sessio
             case ("leave", number) if there:
                 await there.pop(number % len(there)).leave()
             case ("hear", number, said) if there:
-                await there[number % len(there)].hear(json.dumps(said))
+                await there[number % len(there)].receive(json.dumps(said))
             case ("post", who, said):
                 posts.append(asyncio.create_task(space.post(who, said)))
             case ("pause",):

@@ -461,7 +461,7 @@ def test_a_space_that_nobody_uses_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def scene() -> None:
         nonlocal is_frozen
-        async with opened(pace=QUICK._replace(unused_seconds=0.2)) as (spaces, space, store):
+        async with opened(intervals=QUICK._replace(unused_seconds=0.2)) as (spaces, space, store):
             await create_space(store.spaces, OWNER, "other", read_settings({}), {"ada": ["chat"]})
             ada, _ = await join_space(space, "ada")
             other = await spaces.space("other")

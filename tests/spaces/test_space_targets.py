@@ -46,6 +46,6 @@ def test_who_is_away_or_invited_is_somebody_and_of_a_mix_the_others_are_flagged(
             assert not any("flags" in one for id, one in taken.items() if id != "mix")
             refused = {one["correlation_id"][0]: one["payload"] for one in heard.of("system/error")}
             assert refused.keys() == {"early", "blank", "gone"}
-            assert "'two-words' would do" in refused["blank"]["message"]
+            assert "'two-words' would be valid" in refused["blank"]["message"]
 
     asyncio.run(scene())

@@ -91,8 +91,8 @@ def test_a_mistake_is_a_sentence_and_a_status(store: str, tmp_path: Path) -> Non
     half.write_text("[limits]\nchat = { per_second = 5 }")
     for args, said in (
         (["create", "twice"], "already"),
-        (["create", "x", "--participant", "two words"], "'two-words' would do"),
-        (["add", "twice", "--participant", "two words"], "'two-words' would do"),
+        (["create", "x", "--participant", "two words"], "'two-words' would be valid"),
+        (["add", "twice", "--participant", "two words"], "'two-words' would be valid"),
         (["create", "x", "--settings", str(half)], "--settings.limits.chat.burst: it is required: how many"),
         (["create", "a/b"], "name"),
         (["create", "x", "--participant", "system:me"], "system:"),
@@ -101,7 +101,7 @@ def test_a_mistake_is_a_sentence_and_a_status(store: str, tmp_path: Path) -> Non
         (["create", "x", "--participant", "a=[oops"], "JSON"),
         (["create", "x", "--settings", str(wrong)], "reasoning"),
         (["create", "x", "--owner", "a b"], "owner"),
-        (["add", "twice"], "Who?"),
+        (["add", "twice"], "participant is missing"),
         (["add", "never", "--participant", "a"], "no space"),
         (["delete", "never", "--yes"], "no space"),
         (["delete", "twice"], "--yes"),

@@ -239,7 +239,7 @@ async def test_an_append_is_refused_with_the_reason(url: str) -> None:
                 await store.spaces.append(batch("four", 0, 1, space=space))
         with pytest.raises(ValueError, match=r"envelopes\[0\] has the seq 9, not 4"):
             await store.spaces.append(append([stored_envelope(9)], 3))
-        with pytest.raises(RequestError, match="cannot be kept"):
+        with pytest.raises(RequestError, match="cannot be stored"):
             await store.spaces.append(append([stored_envelope(4, id="\ud800")], 3))
         whole(await log_of(store), {"one": 3})
 
@@ -255,7 +255,7 @@ async def test_what_goes_wrong_with_one_leaves_the_others(store: Store) -> None:
         append([stored_envelope(1)], 0, space="c"),
     ]
     answers = await asyncio.gather(*map(store.spaces.append, asked), return_exceptions=True)
-    assert [type(answer).__name__ for answer in answers] == ["Head", "AlreadyStored", "Head"]
+    assert [type(answer).__name__ for answer in answers] == ["SpaceHead", "AlreadyStored", "SpaceHead"]
     assert [len(await log_of(store, name)) for name in "abc"] == [1, 0, 1]
     assert [one.id for one in await store.spaces.participants(OWNER, "b")] == ["first"]
 

@@ -305,7 +305,7 @@ async def fill(store: Store, name: str, owner: str, many: int) -> None:
 
 
 async def test_what_is_removed_is_gone_with_all_that_was_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facade, "STEP", 7)
+    monkeypatch.setattr(facade, "ENVELOPES_PER_STEP", 7)
     await fill(store, "other", "bob", 3)
     before = await store._database.read(_left, None)
     await fill(store, ROOM, OWNER, 40)

@@ -84,7 +84,7 @@ async def test_one_that_comes_back_to_itself_ends(store: Store) -> None:
 async def test_one_longer_than_anyone_wants_is_refused(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     assert responses.MAX_CHAIN_LENGTH == 10_000
     longest = by_circle(1_250, 10_000)
-    monkeypatch.setattr(responses, "LONGEST", longest)
+    monkeypatch.setattr(responses, "MAX_CHAIN_LENGTH", longest)
     monkeypatch.setattr(responses, "_CHAIN", responses._chain_statement())
     kept = store.responses
     rows = [response(f"resp_{n}", previous_id=f"resp_{n - 1}" if n else None) for n in range(longest + 3)]

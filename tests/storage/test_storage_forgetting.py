@@ -42,8 +42,8 @@ def _files(kept: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite, "EVERY", 0.05)
-    monkeypatch.setattr(sqlite, "OVERDUE", 0.1)
+    monkeypatch.setattr(sqlite, "TRUNCATE_INTERVAL_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite, "OVERDUE_SECONDS", 0.1)
 
 
 async def _gone(kept: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_reader_in_the_way_is_waited_for_and_disturbs_nobody(
         carry_over(self, connection, usual_seconds)
         tries += 1
 
-    monkeypatch.setattr(sqlite.WalTruncation, "carry_over", counted)
+    monkeypatch.setattr(sqlite.WalTruncation, "truncate", counted)
     store = await open_store(f"sqlite:///{kept}", clock=clock)
     reader = sqlite3.connect(kept, isolation_level=None)
     try:

@@ -54,7 +54,7 @@ METHODS: dict[str, Asking] = {
     "Responses.begin": lambda store, owner, id: store.responses.begin(begun(id, owner), 1),
     "Responses.finish": lambda store, owner, id: store.responses.finish(response(id, owner), ["item"], 99),
     "Responses.take_over": lambda store, owner, id: store.responses.take_over(owner, id, 99),
-    "Responses.hold": lambda store, owner, id: store.responses.touch(owner, id, 99),
+    "Responses.touch": lambda store, owner, id: store.responses.touch(owner, id, 99),
     "Responses.get": lambda store, owner, id: store.responses.get(owner, id, log=True),
     "Responses.chain": lambda store, owner, id: store.responses.chain(owner, id),
     "Responses.delete": lambda store, owner, id: store.responses.delete(owner, id),
@@ -87,12 +87,12 @@ METHODS: dict[str, Asking] = {
         append([stored_envelope(2)], 1, owner=owner, space=id)
     ),
     "Spaces.page": lambda store, owner, id: store.spaces.page(owner, id),
-    "Spaces.one": lambda store, owner, id: store.spaces.get_envelope(owner, id, 1),
-    "Spaces.by_id": lambda store, owner, id: store.spaces.get_envelope_by_id(owner, id, "msg-1"),
-    "Spaces.about": lambda store, owner, id: store.spaces.find_correlated(owner, id, ["trigger"]),
-    "Spaces.opened": lambda store, owner, id: store.spaces.find_openers(owner, id),
-    "Spaces.since": lambda store, owner, id: store.spaces.first_seq_since(owner, id, 2),
-    "Spaces.known": lambda store, owner, id: store.spaces.existing_names(
+    "Spaces.get_envelope": lambda store, owner, id: store.spaces.get_envelope(owner, id, 1),
+    "Spaces.get_envelope_by_id": lambda store, owner, id: store.spaces.get_envelope_by_id(owner, id, "msg-1"),
+    "Spaces.find_correlated": lambda store, owner, id: store.spaces.find_correlated(owner, id, ["trigger"]),
+    "Spaces.find_openers": lambda store, owner, id: store.spaces.find_openers(owner, id),
+    "Spaces.first_seq_since": lambda store, owner, id: store.spaces.first_seq_since(owner, id, 2),
+    "Spaces.existing_names": lambda store, owner, id: store.spaces.existing_names(
         owner, id, NameSet(frozenset({"msg-1"}), frozenset("p"))
     ),
     "Spaces.search": lambda store, owner, id: store.spaces.search(owner, id, "their"),
@@ -103,7 +103,7 @@ METHODS: dict[str, Asking] = {
 }
 # A space's name is its own in the whole gateway, so that it can be taken; and a token says whose it is.
 NOT_ASKED_BY_OWNERS = (
-    {"Spaces.put", "Spaces.get", "Spaces.of_token", "Spaces.sweep"}
+    {"Spaces.put", "Spaces.get", "Spaces.find_by_token", "Spaces.sweep"}
     | {"Responses.unfinished", "Keys.add", "Keys.by_hash", "Keys.revoke"}
     | {f"Store.{name}" for name in ("aclose", "check", "expire")}
 )

@@ -47,18 +47,18 @@ MODULES = (
 )
 RECORD = (record_content, record_write, record_export, record_store)
 TABLES = set(tables.metadata.tables)
-READS_ALL = {"keys._SPACES_PATH", "rooms._SPACES_PATH", "rooms._LEFT"}  # of which there are few
+READS_ALL = {"keys._ALL", "space_rows._ALL", "space_rows._REMOVED"}  # of which there are few
 SKIPS = {
     # By all of the primary key, where another index with all of it costs as much while the table is new: of what is
     # erased or proved, one at a time.
-    *("envelopes._GET_LOCKED", "envelopes._ERASE", "envelopes._DELETE", "contents._REPLAY_SUMMARY"),
+    *("envelopes._GET_LOCKED", "envelopes._ERASE", "envelopes._DELETE", "record_content._READ"),
     # All of a kind in one scope, whose subject stands before the kind: once a scope.
-    *("record._DELETE_ALL_SALTS", "record_export._SCANS"),
+    *("record_write._DELETE_ALL_SALTS", "record_export._SCANS"),
     # The owners of one scope.
     "record_store._OWNERS",
 }
 """May walk along an index past more than they ask for."""
-READS_ALL_OF_ONE_OWNER = {"store._OWNED", "rooms._LIST"}
+READS_ALL_OF_ONE_OWNER = {"store._DELETE_OWNED", "space_rows._LIST"}
 
 
 def statements(*modules: ModuleType) -> Iterator[tuple[str, Statement]]:

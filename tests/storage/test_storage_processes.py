@@ -28,7 +28,7 @@ async def main():
             await store.responses.begin(response(id, status="queued", background=True), 1)
             done = response(id, background=True, log=bytes(2000))
             assert await store.responses.finish(done, [f"msg_{name}_{number}"], 1)
-            assert (await store.responses.get("ann", id)).finished
+            assert (await store.responses.get("ann", id)).is_finished
         for start in range(0, each, 10):
             await asyncio.gather(*(write(number) for number in range(start, start + 10)))
 

@@ -29,7 +29,7 @@ AGAIN = ("WARNING", "the store answers again: it can be written")
 async def test_a_full_store_is_told_once_and_so_is_that_it_is_not_full_any_more(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "SETTLED", 0.0)
+    monkeypatch.setattr(errors, "RECOVERY_SECONDS", 0.0)
     async with space_in_store(f"sqlite:///{tmp_path}/store.db") as store:
         writer: sqlite3.Connection = store._database._writer  # type: ignore[attr-defined]
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
@@ -51,8 +51,8 @@ async def test_a_full_store_is_told_once_and_so_is_that_it_is_not_full_any_more(
 async def test_a_locked_store_is_told(
     caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "SETTLED", 0.0)
-    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(errors, "RECOVERY_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_SECONDS", 0.1)
     async with opened(f"sqlite:///{tmp_path}/store.db") as store:
         other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -70,7 +70,7 @@ async def test_a_locked_store_is_told(
 async def test_a_server_that_goes_and_comes_is_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errors, "SETTLED", 0.0)
+    monkeypatch.setattr(errors, "RECOVERY_SECONDS", 0.0)
     with postgres() as server:
         async with opened(server.database()) as store:
             await store.responses.put(response())

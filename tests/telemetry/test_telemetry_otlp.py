@@ -64,7 +64,7 @@ def test_spans_get_to_a_collector(upstream: Upstream) -> None:
 
 
 def test_a_collector_that_is_away_stops_nobody(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pellucid.server.observability.PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("pellucid.server.observability.EXPORT_TIMEOUT_SECONDS", 0.1)
     model = upstream.plays(say())
     with serve(config_of(upstream, model, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})) as gateway:
         assert gateway.ask(model).status == 200

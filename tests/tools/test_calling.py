@@ -294,4 +294,4 @@ def test_an_entry_that_is_wrong_is_named_with_what_would_be_right(entry: str, sa
         load_tools(["shop_tools:tide", entry, "shop_tools:tide"], key="server.tools")
     first, second = raised.value.mistakes
     assert first.startswith(f"server.tools[1]: {entry!r}: ")
-    assert second.startswith("server.tools[2]: 'shop_tools:tide': there is a tool with the name 'tide'")
+    assert second.startswith("server.tools[2]: 'shop_tools:tide': an earlier tool has the name 'tide'")

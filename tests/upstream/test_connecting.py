@@ -267,7 +267,7 @@ async def test_a_certificate_that_is_not_good(certify: Certify, name: str, says:
             await client.open(server.url, {}, b"{}")
         info = caught.value.info
         assert (info.kind, info.code) == ("unavailable", "unreachable")
-        assert info.message == "the model's provider cannot be reached: no secure connection comes about"
+        assert info.message == "the model's provider cannot be reached: no secure connection could be established"
         assert says in (info.upstream_message or "")
         assert str(server.port) not in (info.upstream_message or "")
         await client.aclose()
@@ -277,7 +277,7 @@ async def test_a_server_that_does_not_speak_tls(client: UpstreamClient, server: 
     opening = asyncio.create_task(client.open(server.url.replace("http:", "https:"), {}, b"{}"))
     peer = await server.accept()
     peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    with pytest.raises(ModelError, match="no secure connection comes about"):
+    with pytest.raises(ModelError, match="no secure connection could be established"):
         await opening
 
 

@@ -77,7 +77,7 @@ def test_every_byte_begins_the_limit_of_silence_again(body: Body) -> None:
         body.body_bytes += 1
     assert body.wait(19) == []
     assert body.wait(2) == ["idle_timeout"]
-    assert body.errors[0].message == "the upstream said nothing within 20 s"
+    assert body.errors[0].message == "the upstream sent nothing within 20 s"
 
 
 def test_silence_counts_only_while_somebody_waits(body: Body) -> None:

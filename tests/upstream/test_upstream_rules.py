@@ -162,7 +162,7 @@ async def test_the_first_byte_is_the_bodys(client: Client, upstream: Upstream) -
 
     answer = reading(await post(client, upstream, upstream.plays(script), idle=0.1))
     assert await answer.read() == b"at last"
-    with pytest.raises(ModelError, match=r"said nothing within 0\.1 s"):
+    with pytest.raises(ModelError, match=r"sent nothing within 0\.1 s"):
         await answer.read()
 
 

@@ -1,4 +1,4 @@
-"""Agents: a model with instructions, tools and an output, run to its end or step by step."""
+"""Agents: a model with instructions, tools and an output type, run to the end or step by step."""
 
 from .agent import Agent, EventStream
 from .agent_run import AgentRun, StreamedRunResult

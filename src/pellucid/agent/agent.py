@@ -1,12 +1,12 @@
-"""An agent: a model, what it is told, what it may call, and what it is to give.
+"""The agent: a model with its instructions, its tools and the type of its output.
 
     agent = Agent("anthropic:claude-sonnet-4-0", instructions="Be brief.", tools=[weather])
     result = agent.run_sync("Will it rain in Lyon?")
     result.output, result.thinking, result.all_messages(), result.usage
 
-Settings are merged shallowly: the model's own, then the agent's, then the run's; the later one wins.
+Settings are merged shallowly: the model's own, then the agent's, then the run's. The later one wins.
 
-Who is told of events while a run goes on: `handler(event)`, for each, or `handler(ctx, events)`, for all.
+A handler gets events while a run goes on: `handler(event)` for each, or `handler(ctx, events)` for all of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EventHandler: TypeAlias = (
 
 
 async def call_event_handler(handler: EventHandler, context: RunContext[Any], events: AsyncIterator[Event]) -> None:
-    """Tell `handler` of all `events`; what it does not read is read here."""
+    """Pass all `events` to `handler`. Events that it does not read are read here."""
     function: Callable[..., Any] = handler
     if _required_positional_count(handler) >= 2:
         result = function(context, events)
@@ -59,7 +59,7 @@ async def call_event_handler(handler: EventHandler, context: RunContext[Any], ev
 
 
 def _required_positional_count(handler: Callable[..., Any]) -> int:
-    """How many arguments it must be, or can be, given by place."""
+    """Return the number of positional parameters without a default."""
     positional_kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(handler).parameters.values()
     return sum(parameter.kind in positional_kinds and parameter.default is parameter.empty for parameter in parameters)
@@ -73,29 +73,32 @@ Instructions = str | Callable[..., Any] | Sequence[str | Callable[..., Any]]
 
 
 class AgentOptions(TypedDict, total=False):
-    """What an agent may be made with, besides its model and its output."""
+    """Arguments of an agent in addition to its model and its output type."""
 
     instructions: Instructions | None
-    """What it is told in every run; functions are asked at the start of one. Not kept in the messages' history."""
+    """Instructions of every run. Functions are called at the start of a run. Not part of the message history."""
     system_prompt: str | Sequence[str]
-    """What it is told at the start of a conversation, as a part of it."""
+    """System prompts at the start of a conversation, as part of it."""
     deps_type: type[Any]
-    """The type of what functions get as `ctx.deps`; for type checkers and readers."""
+    """The type of `ctx.deps`, for type checkers and readers."""
     name: str
     model_settings: ModelSettings | None
     retries: int
-    """How often in a row a function, or the output, may fail before the run does (1)."""
+    """How often in a row a function, or the output, may fail before the run fails (default: 1)."""
     output_retries: int
     tools: Sequence[AnyTool | Callable[..., Any]]
     tool_timeout: float | None
-    """Seconds for each function."""
+    """Seconds for each call of a function."""
     history_processors: Sequence[Callable[..., Any]]
-    """Each gets the messages (and the context first, if it wants it) and gives those to be sent."""
+    """Functions that get the messages (and the context first, if they take it) and return those to be sent."""
     event_stream_handler: EventHandler | None
 
 
 class Agent(Generic[Out]):
-    """Runs a model with tools until it gives what was asked for. One agent serves any number of runs at once."""
+    """Runs a model with tools until it gives an output of the wanted type.
+
+    One agent serves any number of runs at the same time.
+    """
 
     @overload
     def __init__(self: Agent[str], model: ChatModel | str | None = None, **options: Unpack[AgentOptions]) -> None: ...
@@ -113,7 +116,17 @@ class Agent(Generic[Out]):
     def __init__(
         self, model: ChatModel | str | None = None, *, output_type: Any = str, **options: Unpack[AgentOptions]
     ) -> None:
-        """Raises `RequestError` for a tool or an output type that cannot be told to a model."""
+        """Create an agent.
+
+        Args:
+            model: A model or its name, such as `"openai:gpt-5"`. None where each run names one.
+            output_type: A type, several types, `ToolOutput`, `NativeOutput` or `PromptedOutput`; text by default.
+            options: See `AgentOptions`.
+
+        Raises:
+            RequestError: A tool or an output type cannot be described to a model.
+            TypeError: An option is unknown.
+        """
         for name in options:
             if name not in AgentOptions.__annotations__:
                 near = get_close_matches(name, [*AgentOptions.__annotations__, "model", "output_type"], 1)
@@ -137,10 +150,10 @@ class Agent(Generic[Out]):
 
     @property
     def tool_names(self) -> tuple[str, ...]:
-        """Names that no other tool may have in its runs: of its functions, and of what it answers with."""
+        """Names that no other tool of its runs may have: those of its functions and of its output tools."""
         return (*self._toolset.names, *self._output.tools)
 
-    # --- adding to it --------------------------------------------------------------------------------------------
+    # --- decorators ----------------------------------------------------------------------------------------------
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -149,7 +162,12 @@ class Agent(Generic[Out]):
     def tool(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
 
     def tool(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-        """Decorator: a function that the model may call, with a `RunContext` first. `options` are `Tool`'s."""
+        """Decorator: register a function that the model may call and that takes a `RunContext` first.
+
+        Args:
+            function: The function, where the decorator is used without arguments.
+            options: The arguments of `Tool`.
+        """
         return self._add_tool(function, {"takes_ctx": True, **options})
 
     @overload
@@ -159,7 +177,12 @@ class Agent(Generic[Out]):
     def tool_plain(self, function: None = None, /, **options: Any) -> Callable[[F], F]: ...
 
     def tool_plain(self, function: F | None = None, /, **options: Any) -> F | Callable[[F], F]:
-        """Decorator: a function that the model may call, without a context."""
+        """Decorator: register a function that the model may call and that takes no context.
+
+        Args:
+            function: The function, where the decorator is used without arguments.
+            options: The arguments of `Tool`.
+        """
         return self._add_tool(function, {"takes_ctx": False, **options})
 
     def _add_tool(self, function: F | None, options: dict[str, Any]) -> F | Callable[[F], F]:
@@ -170,16 +193,16 @@ class Agent(Generic[Out]):
         return add if function is None else add(function)
 
     def instructions(self, function: F) -> F:
-        """Decorator: a function that gives instructions, at the start of each run."""
+        """Decorator: register a function that returns instructions at the start of each run."""
         self._instructions.append(function)
         return function
 
     def output_validator(self, function: F) -> F:
-        """Decorator: a function that gets the output, and gives it back or raises `ModelRetry`."""
+        """Decorator: register a function that gets the output, and returns it or raises `ModelRetry`."""
         self._validators.append(function)
         return function
 
-    # --- running it ----------------------------------------------------------------------------------------------
+    # --- running -------------------------------------------------------------------------------------------------
 
     async def run(
         self,
@@ -188,10 +211,22 @@ class Agent(Generic[Out]):
         event_stream_handler: EventHandler | None = None,
         **options: Any,
     ) -> AgentRunResult[Out]:
-        """Run to the end. `options` are those of `iter`.
+        """Run to the end.
 
-        Raises `ModelError` (the model's side failed), `UnexpectedModelBehavior`, `UsageLimitExceeded`, `RequestError`,
-        or what a function raised.
+        Args:
+            user_prompt: The user's message. None where the message history already ends with what is to be answered.
+            event_stream_handler: Handler of the run's events, in place of the agent's.
+            options: The other arguments of `iter`.
+
+        Returns:
+            The result, with the output, the messages and the usage.
+
+        Raises:
+            ModelError: The model's provider failed.
+            UnexpectedModelBehavior: The model did something from which the agent cannot continue.
+            UsageLimitExceeded: The run would exceed, or exceeded, its usage limits.
+            RequestError: The run cannot be requested in this way.
+            Exception: Any exception of a function.
         """
         async with self.iter(user_prompt, **options) as run:
             handler = event_stream_handler or self._event_handler
@@ -200,7 +235,16 @@ class Agent(Generic[Out]):
             return await run.finish()
 
     def run_sync(self, user_prompt: Prompt | None = None, **options: Any) -> AgentRunResult[Out]:
-        """`run` for who has no event loop. Raises `RuntimeError` where one is running."""
+        """Run to the end, in a program without an event loop.
+
+        Args:
+            user_prompt: The user's message.
+            options: The other arguments of `run`.
+
+        Raises:
+            RuntimeError: An event loop is running.
+            Exception: Everything that `run` raises.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -226,9 +270,18 @@ class Agent(Generic[Out]):
         event_stream_handler: EventHandler | None = None,
         **options: Any,
     ) -> AsyncIterator[StreamedRunResult[Out]]:
-        """Run until the answer begins, and hand it over as it comes; what is left unread at the end is not asked for.
+        """Run until the final answer begins, and return it as a stream.
 
-        The handler is told of everything before the answer.
+        The part of the answer that is not read when the block ends is not requested from the model. The handler gets
+        every event before the answer.
+
+        Args:
+            user_prompt: The user's message.
+            event_stream_handler: Handler of the events, in place of the agent's.
+            options: The other arguments of `iter`.
+
+        Raises:
+            Exception: Everything that `run` raises.
         """
         async with self.iter(user_prompt, **options) as run:
             unread: list[Event] = []
@@ -242,7 +295,14 @@ class Agent(Generic[Out]):
             yield StreamedRunResult(run, unread)
 
     def run_stream_events(self, user_prompt: Prompt | None = None, **options: Any) -> EventStream[Out]:
-        """Every event, and last an `AgentRunResultEvent`: `async for event in …`, or `async with … as events`."""
+        """Return every event of a run, and last an `AgentRunResultEvent`.
+
+        Use it as `async for event in …`, or as `async with … as events`.
+
+        Args:
+            user_prompt: The user's message.
+            options: The other arguments of `iter`.
+        """
         return EventStream(self.iter(user_prompt, **options))
 
     @asynccontextmanager
@@ -260,11 +320,26 @@ class Agent(Generic[Out]):
         external_tools: Sequence[ToolDefinition] = (),
         deferred_tool_results: DeferredToolResults | None = None,
     ) -> AsyncIterator[SteppedRun[Out]]:
-        """A run to go through step by step: `async for node in run`. Leaving the block ends it.
+        """Run step by step: `async for node in run`. Leaving the block ends the run.
 
-        `external_tools` are called by somebody else: a call of one ends the run, whose output is then
-        `DeferredToolRequests`, as it is when a tool raises `ApprovalRequired` or `CallDeferred`. The next run goes on
-        from there with the messages as its history, and what came of the calls as `deferred_tool_results`.
+        A call of an external tool ends the run. So does a tool that raises `ApprovalRequired` or `CallDeferred`. The
+        output is then `DeferredToolRequests`. The next run continues with the messages as its history, and the results
+        of the calls as `deferred_tool_results`.
+
+        Args:
+            user_prompt: The user's message.
+            message_history: The conversation so far.
+            model: A model or its name, in place of the agent's.
+            model_settings: Settings that are merged over the agent's.
+            deps: The value of `ctx.deps`.
+            instructions: Instructions in addition to the agent's.
+            usage_limits: Limits of requests, calls and tokens.
+            output_type: The output type, in place of the agent's.
+            external_tools: Tools that the caller runs.
+            deferred_tool_results: Results and approvals of the calls that the last run deferred.
+
+        Raises:
+            RequestError: The run cannot be requested in this way.
         """
         plan = await self._plan(
             user_prompt,
@@ -282,7 +357,14 @@ class Agent(Generic[Out]):
             yield run
 
     async def start(self, run_input: RunInput) -> AgentRun[Out]:
-        """A run to be served (see `pellucid.agui`). Handlers are told nothing of it."""
+        """Start a run for a server (see `pellucid.agui`). Event handlers get none of its events.
+
+        Args:
+            run_input: The conversation, the client's tools and the settings.
+
+        Raises:
+            RequestError: The agent cannot be run with this input.
+        """
         plan = await self._plan(
             message_history=_with_system_prompts(self._system_prompts, run_input.messages),
             model_settings=run_input.settings,
@@ -360,12 +442,12 @@ class Agent(Generic[Out]):
         if content is not None:
             parts.append(UserPromptPart(_user_content(content)))
         if not parts and not history:
-            raise RequestError("there is nothing to ask: give a user_prompt or a message_history")
+            raise RequestError("there is no message to answer: give a user_prompt or a message_history")
         return [ModelRequest(parts, timestamp=datetime.now(UTC))] if parts else []
 
 
 class SteppedRun(AgentRun[Out]):
-    """An `AgentRun` that can be gone through node by node."""
+    """An `AgentRun` that is iterated node by node."""
 
     async def __aenter__(self) -> SteppedRun[Out]:
         return self
@@ -375,13 +457,16 @@ class SteppedRun(AgentRun[Out]):
 
 
 class EventStream(Generic[Out]):
-    """The events of a run: iterate over it, or enter it first, so that leaving it ends the run."""
+    """The events of a run.
+
+    Iterate over it, or enter it first as a context manager, which ends the run when it is left.
+    """
 
     def __init__(self, run: AbstractAsyncContextManager[AgentRun[Out]]) -> None:
         self._run = run
         self._entered = False
         self._events: AsyncIterator[Event | AgentRunResultEvent[Out]] | None = None
-        """Only where it is entered: what is left unread otherwise is closed with its last reader."""
+        """Set only after entering. Otherwise the last reader closes the iterator."""
 
     async def _all_events(self) -> AsyncIterator[Event | AgentRunResultEvent[Out]]:
         async with self._run as run:
@@ -416,7 +501,7 @@ async def _events(run: AgentRun[Any]) -> AsyncIterator[Event]:
 
 
 async def _until_final(run: AgentRun[Any], unread: list[Event]) -> AsyncIterator[Event]:
-    """Events up to where the answer begins; what came together with that goes to `left`."""
+    """Yield events up to the start of the final answer. The rest of that batch is appended to `unread`."""
     while (batch := await run.read()) is not None:
         for number, event in enumerate(batch):
             if isinstance(event, FinalResultEvent):
@@ -427,7 +512,7 @@ async def _until_final(run: AgentRun[Any], unread: list[Event]) -> AsyncIterator
 
 
 def _with_system_prompts(system_prompts: Sequence[str], messages: list[ModelMessage]) -> list[ModelMessage]:
-    """The conversation of a client, who has no system prompt of ours to send back."""
+    """Put the agent's system prompts in front of a client's conversation, which does not contain them."""
     system_parts: list[ModelRequestPart] = [SystemPromptPart(text) for text in system_prompts]
     if not system_parts:
         return messages
@@ -439,7 +524,7 @@ def _with_system_prompts(system_prompts: Sequence[str], messages: list[ModelMess
 
 def _resolve_model(model: ChatModel | str | None) -> ChatModel:
     if model is None:
-        raise RequestError("this agent has no model: name one, when it is made or when it is run")
+        raise RequestError("this agent has no model: pass one to the agent or to the run")
     if isinstance(model, str):
         from ..models.infer import infer_model
 
@@ -448,7 +533,7 @@ def _resolve_model(model: ChatModel | str | None) -> ChatModel:
 
 
 def _warn_unsupported(model: ChatModel, call: ModelCall) -> list[str]:
-    """What is asked of the model that it cannot do; whoever started the run is warned."""
+    """Return the settings of the call that the model does not support, and warn the caller of the run."""
     messages = model.warnings(call)
     for warning in messages:
         warn(warning)

@@ -1,10 +1,10 @@
-"""One run of an agent, while it runs.
+"""One run of an agent, while it goes on.
 
-It owns a `LiveRun`: the machine decides what comes next, this says what happens then. Before the model is asked,
-processors see the messages and limits are looked at; functions are called; an answer is read as the type that was asked
-for, or goes back to the model with what is wrong.
+An `AgentRun` owns a `LiveRun`. The state machine decides what comes next; this module does it. Before a request to the
+model, history processors get the messages and the limits are checked. Functions are called. An answer is converted to
+the output type, or returned to the model with the error.
 
-Whatever ends a run, its messages can be sent again: what was cut off is marked, and calls that were not answered are.
+However a run ends, its messages can be sent again: cut-off parts are marked, and every call has a result.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ from .results import AgentRunResult, RunUsage, UnexpectedModelBehavior, UsageLim
 Out = TypeVar("Out")
 
 _OUTPUT_NAME = "the answer"
-"""Under which name failed attempts at the output count."""
+"""The name under which failed attempts at the output are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """What an agent is to do in one run, all layers of settings laid over each other."""
+    """The arguments of one run, with all layers of settings merged."""
 
     model: ChatModel
     call: ModelCall
-    """What is asked first; its messages begin with the history."""
+    """The first call of the model. Its messages begin with the history."""
     history: list[ModelMessage]
     instructions: str | None
     output: Output
@@ -81,18 +81,21 @@ class RunPlan:
     id_seed: bytes = b""
     warnings: list[str] = field(default_factory=list)
     external_tools: frozenset[str] = frozenset()
-    """The functions that are called by whoever asked."""
+    """The names of the functions that the caller runs."""
     pending_calls: tuple[ToolCallPart, ...] = ()
-    """Calls that the run before left, and of which `results` say whether they may be made."""
+    """Calls that the previous run deferred and that `deferred_results` approve or deny."""
     deferred_results: DeferredToolResults = field(default_factory=DeferredToolResults)
     stages: tuple[Stage, ...] = ()
     is_served: bool = False
-    """Whether nobody raises what ended the run, so that it has to be logged."""
+    """Whether a server reads the run, so that an error is not raised and must be logged."""
 
 
 class AgentRun(Generic[Out]):
-    """Read it batch by batch, serve it as any other run, or use it as an async context manager that leaves nothing
-    running."""
+    """One run of an agent.
+
+    Read it batch by batch, serve it as any other run, or use it as an async context manager, which leaves nothing
+    running.
+    """
 
     checks_output = True
 
@@ -107,12 +110,14 @@ class AgentRun(Generic[Out]):
         self._has_final_result = False
         self._result: AgentRunResult[Out] | None = None
         self._failure: Exception | None = None
-        """What to raise once all that came was read."""
+        """The exception to raise after all events were read."""
         self.tool_names: Container[str] = _AllExcept(plan.external_tools)
-        """Every call is answered here, but for those that whoever asked answers: what is no function is told to the
-        model."""
+        """The names of the calls that are answered here: all except external tools.
+
+        A call of a name that is no function is answered with an error for the model.
+        """
         self._deferred_calls: list[ToolCallPart] = []
-        """Calls that wait for somebody, and why."""
+        """Calls that wait for an approval or a result."""
         self._deferrals = Deferrals()
         self._run = LiveRun(
             plan.model,
@@ -127,7 +132,11 @@ class AgentRun(Generic[Out]):
     # --- reading -------------------------------------------------------------------------------------------------
 
     async def read(self) -> list[Event] | None:
-        """What came next; None when the run is over. Raises what ended the run, if it did not end well."""
+        """Return the next events, or None after the end of the run.
+
+        Raises:
+            Exception: The error that ended the run, if it did not complete.
+        """
         try:
             if not self._is_open:
                 await self.open()
@@ -136,7 +145,7 @@ class AgentRun(Generic[Out]):
                 raise self._failure
             return None if batch is None else batch.events
         except PellucidError as error:
-            # The first turn could not be asked for; later ones end the run by themselves.
+            # The request of the first turn failed. Later turns end the run by themselves.
             if self._failure is error:
                 raise
             self._failure = error
@@ -146,13 +155,17 @@ class AgentRun(Generic[Out]):
             raise
 
     async def finish(self) -> AgentRunResult[Out]:
-        """Read to the end."""
+        """Read to the end and return the result.
+
+        Raises:
+            Exception: The error that ended the run, if it did not complete.
+        """
         while await self.read() is not None:
             pass
         return self.result
 
     def cancel(self) -> None:
-        """Stop now. The messages stay, and can be sent again."""
+        """Stop at once. The messages stay, and can be sent again."""
         try:
             self._run.cancel()
         finally:
@@ -165,82 +178,99 @@ class AgentRun(Generic[Out]):
         if not self.is_over:
             self.cancel()
 
-    # --- being served (see `runs.RunSource`): what goes wrong is an event, and is not raised -----------------------
+    # --- as a `runs.RunSource`: errors are events, and are not raised -----------------------------------------------
 
     async def open(self) -> None:
+        """Open the first turn of the model.
+
+        Raises:
+            PellucidError: The turn could not be requested.
+        """
         self._is_open = True
         await self._run.open()
 
     @property
     def origin(self) -> Origin:
-        """The model's."""
+        """The origin of the model's answers."""
         return self._run.origin
 
     @property
     def queued(self) -> bool:
+        """Whether the run began with a wait for a busy model."""
         return self._run.queued
 
     @property
     def is_interrupted(self) -> bool:
+        """Whether only this delivery ended, and not the run (see `runs.RunSource`)."""
         return self._run.is_interrupted
 
     @property
     def ended(self) -> RunEndEvent | None:
+        """The last event of the run, or None before its end."""
         return self._run.ended
 
     async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
+        """Deliver batches until the run ends (see `runs.RunSource`)."""
         await self._run.deliver(receive, texts)
 
     def pause(self) -> None:
+        """Stop reading from the model until `resume` is called."""
         self._run.pause()
 
     def resume(self) -> None:
+        """Read from the model again."""
         self._run.resume()
 
     async def stop(self, error: ErrorInfo | None = None) -> None:
+        """End the run early, with an error if one is passed."""
         await self._run.stop(error)
 
-    # --- what there is -------------------------------------------------------------------------------------------
+    # --- state and result ----------------------------------------------------------------------------------------
 
     @property
     def is_over(self) -> bool:
+        """Whether the run has ended."""
         return self._run.run.run_end is not None
 
     @property
     def result(self) -> AgentRunResult[Out]:
-        """The result, once the run is over. Raises `RuntimeError` before."""
+        """The result, once the run has ended. Raises `RuntimeError` before."""
         if self._result is None:
-            raise RuntimeError("this run is not over, or did not end well: there is no result")
+            raise RuntimeError("this run has not ended, or has failed: there is no result")
         return self._result
 
     def all_messages(self) -> list[ModelMessage]:
-        """The conversation as far as it has come; a turn under way is in it when it is over."""
+        """Return the conversation so far. A turn in progress is added when it ends."""
         return [*self._plan.call.messages, *self._run.run.messages]
 
     def new_messages(self) -> list[ModelMessage]:
+        """Return the messages that this run added to the history."""
         return self.all_messages()[len(self._plan.history) :]
 
     @property
     def last_response(self) -> ModelResponse | None:
-        """The model's last turn, if there was one."""
+        """The model's last turn, or None."""
         turns = (message for message in reversed(self._run.run.messages) if isinstance(message, ModelResponse))
         return next(turns, None)
 
     @property
     def usage(self) -> RunUsage:
+        """The tokens, requests and calls of the run so far."""
         return run_usage(self._run.run.usage, self._requests, self._tool_calls)
 
     @property
     def warnings(self) -> list[str]:
+        """Settings that the model does not support, and other warnings, as plain sentences."""
         return list(self._plan.warnings)
 
     @property
     def allows_text(self) -> bool:
+        """Whether plain text is an output of this run."""
         return self._plan.output.allows_text
 
     @property
     def ctx(self) -> RunContext[Any]:
-        """What functions and handlers are told of this run."""
+        """The context that functions and handlers get in the present state of the run."""
         return replace(
             self._plan.context,
             usage=self.usage,
@@ -249,16 +279,17 @@ class AgentRun(Generic[Out]):
             on_side_event=self._run.emit,
         )
 
-    # --- what happens between two turns (see `runs.TurnHandler`) --------------------------------------------------
+    # --- as a `runs.TurnHandler`: between two turns ---------------------------------------------------------------
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
+        """Return the call unchanged."""
         return call
 
     def end_run(self) -> None:
         pass
 
     async def prepare_call(self, call: ModelCall) -> ModelCall:
-        """The call with what processors made of its messages, and the instructions first."""
+        """Return the call with processed messages, and the instructions first."""
         self._plan.limits.check_request(self.usage)
         self._requests += 1
         is_resumed = self._plan.pending_calls or self._plan.deferred_results.calls
@@ -268,7 +299,7 @@ class AgentRun(Generic[Out]):
         return msgspec.structs.replace(call, messages=_with_instructions(messages, self._plan.instructions))
 
     async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
-        """Call the functions, unless one of the calls is the answer."""
+        """Call the functions, unless one of the calls is the output."""
         plan = self._plan
         plan.limits.check_tokens(self.usage)
         answers: dict[int, Result] = {}
@@ -300,7 +331,7 @@ class AgentRun(Generic[Out]):
         return ToolOutcomes(results, client_call_ids=frozenset(deferrals.by_call_id))
 
     async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
-        """Whether an answer without calls is what was asked for."""
+        """Check that an answer without calls is a valid output. Return the message to the model if it is not."""
         self._plan.limits.check_tokens(self.usage)
         refusal = next((part.content for part in response.parts if isinstance(part, RefusalPart)), None)
         if refusal is not None:
@@ -315,7 +346,7 @@ class AgentRun(Generic[Out]):
         return None
 
     async def _output_result(self, call: ToolCallPart) -> Result:
-        """What to say to a call that is the answer, or would be."""
+        """Return the result of a call of an output tool."""
         try:
             try:
                 value = self._plan.output.tools[call.tool_name].validate(decoded_arguments(call))
@@ -328,7 +359,7 @@ class AgentRun(Generic[Out]):
         return ToolReturnPart(call.tool_name, "This was taken as the answer.", call.tool_call_id)
 
     async def _accept_output(self, value: Any) -> None:
-        """The run's value, if its validators let it pass. Raises `ModelRetry` if not."""
+        """Validate a value and store it as the output of the run. Raises `ModelRetry` if a validator refuses it."""
         for validator in self._plan.validators:
             value = await _call_function(validator, self.ctx, value)
         self._output = [value]
@@ -342,7 +373,7 @@ class AgentRun(Generic[Out]):
         return events
 
     def _mark_final_result(self, batch: list[Event]) -> list[Event]:
-        """The batch, with a word where the answer begins."""
+        """Return the events with a `FinalResultEvent` where the final answer begins."""
         out: list[Event] = []
         for event in batch:
             out.append(event)
@@ -360,7 +391,7 @@ class AgentRun(Generic[Out]):
         return out
 
     def _handle_run_end(self, end: RunEndEvent) -> None:
-        """Make the result, or keep what went wrong for who reads on."""
+        """Make the result, or store the error that readers get."""
         if end.status == "failed":
             error = ModelError(end.error or ErrorInfo("server_error", "the run failed"))
             self._failure = self._failure or self._run.exception or error
@@ -374,7 +405,7 @@ class AgentRun(Generic[Out]):
         self._result = AgentRunResult(output, self.usage, self.warnings, self.all_messages(), len(self._plan.history))
 
     def _deferred_requests(self) -> DeferredToolRequests:
-        """What a run gives that ended with calls for somebody else."""
+        """Return the output of a run that ended with calls which it could not answer."""
         last, deferrals = self.last_response, self._deferrals.by_call_id
         external_calls = (
             [] if last is None else [call for call in last.tool_calls if call.tool_name in self._plan.external_tools]
@@ -388,13 +419,13 @@ class AgentRun(Generic[Out]):
         )
 
     def _handle_incomplete(self, end: RunEndEvent) -> None:
-        """Text that was cut off is what there is; of anything else a piece is nothing."""
+        """Handle a cut-off answer: text is returned as it is; an incomplete value of another type is an error."""
         last = self._run.run.messages[-1] if self._run.run.messages else None
         text = last.text if isinstance(last, ModelResponse) else None
         warning = f"the model's answer was cut off ({end.incomplete_reason})"
         if not (text and self._plan.output.allows_text):
             self._failure = UnexpectedModelBehavior(
-                f"{warning} before it was whole; it may need more max_tokens", "incomplete"
+                f"{warning} before it was complete; it may need a larger max_tokens", "incomplete"
             )
             return
         self._plan.warnings.append(warning)
@@ -403,19 +434,23 @@ class AgentRun(Generic[Out]):
 
 
 class StreamedRunResult(Generic[Out]):
-    """A run whose answer has begun; read it as it comes, or wait for all of it.
+    """A run whose final answer has begun. Read it as a stream, or wait for all of it.
 
-    If the model goes on to call functions after it began to answer, the run goes on too, and so does the text.
+    If the model calls functions after the answer began, the run continues, and so does the text.
     """
 
     def __init__(self, run: AgentRun[Out], unread: list[Event]) -> None:
         self._run = run
         self._unread = unread
-        """What came and was not read yet."""
+        """Events that came and were not read."""
         self._text = ""
 
     async def stream_text(self, *, delta: bool = False) -> AsyncIterator[str]:
-        """The answer's text as it comes: with `delta` each new piece, else everything so far in its turn."""
+        """Yield the text of the answer as it comes.
+
+        Args:
+            delta: Whether to yield each new piece, instead of all text of the present turn so far.
+        """
         async for event in self.stream_events():
             if isinstance(event, ResponseStartEvent):
                 self._text = ""
@@ -426,7 +461,7 @@ class StreamedRunResult(Generic[Out]):
                     yield text if delta else self._text
 
     async def stream_events(self) -> AsyncIterator[Event]:
-        """Everything that is still to come, in order."""
+        """Yield every event that is still to come, in order."""
         while True:
             while self._unread:
                 yield self._unread.pop(0)
@@ -436,7 +471,7 @@ class StreamedRunResult(Generic[Out]):
             self._unread = list(batch)
 
     async def stream_output(self) -> AsyncIterator[Out]:
-        """The output so far: text grows; a value of another type comes once, when it is whole."""
+        """Yield the output so far: text grows; a value of another type comes once, when it is complete."""
         if self._run.allows_text:
             async for text in self.stream_text():
                 yield text  # type: ignore[misc]
@@ -444,37 +479,42 @@ class StreamedRunResult(Generic[Out]):
             yield await self.get_output()
 
     async def get_output(self) -> Out:
-        """All of it. Raises what the run raises."""
+        """Read to the end and return the output. Raises what the run raises."""
         async for _ in self.stream_events():
             pass
         return self._run.result.output
 
     @property
     def is_complete(self) -> bool:
+        """Whether the run has ended."""
         return self._run.is_over
 
     @property
     def result(self) -> AgentRunResult[Out]:
-        """The result, once the run is over."""
+        """The result, once the run has ended."""
         return self._run.result
 
     def all_messages(self) -> list[ModelMessage]:
+        """Return the conversation so far. A turn in progress is added when it ends."""
         return self._run.all_messages()
 
     def new_messages(self) -> list[ModelMessage]:
+        """Return the messages that this run added to the history."""
         return self._run.new_messages()
 
     @property
     def usage(self) -> RunUsage:
+        """The tokens, requests and calls of the run so far."""
         return self._run.usage
 
     @property
     def warnings(self) -> list[str]:
+        """Settings that the model does not support, and other warnings, as plain sentences."""
         return self._run.warnings
 
 
 def warn(message: str) -> None:
-    """Warn whoever started the run: the first caller that is neither this package nor what it is called through."""
+    """Warn the caller of the run: the first frame outside this package and the libraries through which it is called."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL_PACKAGES:
         level, frame = level + 1, frame.f_back
@@ -485,7 +525,7 @@ _INTERNAL_PACKAGES = ("pellucid", "asyncio", "contextlib")
 
 
 class _ResultStage(Stage):
-    """Marks where the answer begins, and makes the run's result at its end."""
+    """Marks where the final answer begins, and makes the run's result at its end."""
 
     wants_deltas = False
 
@@ -509,7 +549,10 @@ def _skipped_result(call: ToolCallPart) -> ToolReturnPart:
 
 
 def _with_instructions(messages: list[ModelMessage], instructions: str | None) -> list[ModelMessage]:
-    """Instructions hold for this run, not for earlier ones, and stand first: many models take them nowhere else."""
+    """Return the messages with the instructions of this run first, and without those of earlier runs.
+
+    Instructions hold for one run. Many models accept them only in the first place.
+    """
     out: list[ModelMessage] = [
         msgspec.structs.replace(message, instructions=None)
         if isinstance(message, ModelRequest) and message.instructions is not None
@@ -524,6 +567,6 @@ def _with_instructions(messages: list[ModelMessage], instructions: str | None) -
 
 
 async def _call_function(function: Callable[..., Any], context: RunContext[Any], value: Any) -> Any:
-    """`function(value)`, or `function(context, value)` if it wants to know."""
+    """Call `function(value)`, or `function(context, value)` if it takes a context."""
     result: Any | Awaitable[Any] = function(context, value) if takes_context(function) else function(value)
     return await result if isawaitable(result) else result

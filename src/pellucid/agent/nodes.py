@@ -1,7 +1,7 @@
 """A run step by step: `async for node in run`.
 
-A node is what happens next. It may be streamed (`async with node.stream() as events`); what nobody streams happens all
-the same before the next node comes.
+A node is the next step. It may be streamed (`async with node.stream() as events`). A node that is not streamed is run
+before the next node comes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Out = TypeVar("Out")
 
 
 class _Node:
-    """A stretch of the run's events, up to one that ends it."""
+    """A sequence of the run's events, up to one that ends it."""
 
     def __init__(self, source: _EventSource, *last_event_types: type[Event]) -> None:
         self._source = source
@@ -40,7 +40,11 @@ class _Node:
 
     @asynccontextmanager
     async def stream(self, ctx: Any = None) -> AsyncIterator[AsyncIterator[Event]]:
-        """The events of this step, as they come. (`ctx` is taken for those who are used to handing it in.)"""
+        """Return the events of this step as they come.
+
+        Args:
+            ctx: Ignored. Programs written for Pydantic AI pass a context.
+        """
         yield self.events()
 
     async def finish(self) -> None:
@@ -64,14 +68,14 @@ class _EventSource:
         return self._batch.pop(0)
 
     def has_more_of(self, event: Event) -> bool:
-        """Whether the next event came together with this one and is of its kind: results come all at once."""
+        """Check that the next event is in the same batch as this one and of its kind: all results come at once."""
         return bool(self._batch) and (
             isinstance(self._batch[0], (type(event), RunEndEvent)) and not isinstance(event, ResponseEndEvent)
         )
 
 
 class ModelRequestNode(_Node):
-    """The model is about to be asked."""
+    """The next step is a request to the model."""
 
     def __init__(self, source: _EventSource, request: ModelRequest) -> None:
         super().__init__(source, ResponseEndEvent)
@@ -79,7 +83,7 @@ class ModelRequestNode(_Node):
 
 
 class CallToolsNode(_Node):
-    """The model has answered: functions are about to be called, or the answer looked at."""
+    """The model has answered: the next step calls functions, or checks the answer."""
 
     def __init__(self, source: _EventSource, response: ModelResponse) -> None:
         super().__init__(source, FunctionToolResultEvent)
@@ -88,13 +92,13 @@ class CallToolsNode(_Node):
 
 @dataclass(frozen=True)
 class End(Generic[Out]):
-    """The run is over."""
+    """The run has ended."""
 
     data: AgentRunResult[Out]
 
 
 async def nodes(run: AgentRun[Out]) -> AsyncIterator[ModelRequestNode | CallToolsNode | End[Out]]:
-    """The steps of a run, in order."""
+    """Yield the steps of a run, in order."""
     source = _EventSource(run)
     while True:
         requests = (message for message in reversed(run.all_messages()) if isinstance(message, ModelRequest))
@@ -110,6 +114,6 @@ async def nodes(run: AgentRun[Out]) -> AsyncIterator[ModelRequestNode | CallTool
             yield tools_node
             await tools_node.finish()
         if run.is_over:
-            await source.next()  # raises what ended the run, if it did not end well
+            await source.next()  # raises the error that ended the run, if there was one
             yield End(run.result)
             return

@@ -1,8 +1,9 @@
-"""What a run is to give: text, or a value of a type.
+"""Output types of a run: text, or a value of a type.
 
-A type can be asked for in three ways. As a tool (the default): the model calls `final_result`, and the call's arguments
-are the value; any model that calls tools can do it, and reason before it. Natively: the provider holds the answer's
-text to a JSON Schema. By prompt: the schema stands in the instructions, and the text is hoped to be JSON.
+A type can be requested in three ways. As a tool (the default): the model calls `final_result`, and the arguments of the
+call are the value. Every model that calls tools can do this, and can reason before the call. Natively: the provider
+forces the text of the answer to match a JSON Schema. By prompt: the schema is in the instructions, and the text is
+parsed as JSON.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from ..tools import ModelRetry, TypeAdapter, type_adapter
 T = TypeVar("T")
 
 _WRAPPER_FIELD = "response"
-"""Where a value stands that is not an object: arguments and JSON answers always are."""
+"""The field that holds a value which is not an object: arguments and JSON answers are always objects."""
 
 
 @dataclass(frozen=True)
 class ToolOutput(Generic[T]):
-    """`type_` as the arguments of a tool that the model calls to answer."""
+    """Requests `type_` as the arguments of a tool that the model calls to answer."""
 
     type_: type[T]
     name: str | None = None
@@ -36,7 +37,7 @@ class ToolOutput(Generic[T]):
 
 @dataclass(frozen=True)
 class NativeOutput(Generic[T]):
-    """`type_` as an answer that the provider holds to the type's JSON Schema."""
+    """Requests `type_` as an answer that the provider forces to match the type's JSON Schema."""
 
     type_: type[T]
     name: str | None = None
@@ -46,13 +47,13 @@ class NativeOutput(Generic[T]):
 
 @dataclass(frozen=True)
 class PromptedOutput(Generic[T]):
-    """`type_` as an answer that the instructions ask for."""
+    """Requests `type_` as an answer that the instructions describe."""
 
     type_: type[T]
 
 
 class OutputSchema:
-    """One type of value, as an object."""
+    """The JSON Schema of one output type, always of an object."""
 
     def __init__(self, type_: Any) -> None:
         adapter = type_adapter(type_)
@@ -70,7 +71,7 @@ class OutputSchema:
             self.description = None
 
     def validate(self, value: Any) -> Any:
-        """Raises `ValueError` saying what is wrong."""
+        """Convert a JSON value to the type. Raises `ValueError` that says what is wrong."""
         if not self.is_wrapped:
             return self._validate(value)
         if not isinstance(value, dict) or _WRAPPER_FIELD not in value:
@@ -78,7 +79,7 @@ class OutputSchema:
         return self._validate(value[_WRAPPER_FIELD])
 
     def validate_text(self, text: str) -> Any:
-        """Raises `ValueError` saying what is wrong."""
+        """Convert JSON text to the type. Raises `ValueError` that says what is wrong."""
         try:
             value = msgspec.json.decode(_strip_code_fence(text))
         except msgspec.DecodeError as error:
@@ -88,25 +89,25 @@ class OutputSchema:
 
 @dataclass
 class Output:
-    """What a run is to give, worked out of an `output_type`."""
+    """The outputs that a run may have, derived from an `output_type`."""
 
     allows_text: bool = False
-    """Whether plain text will do."""
+    """Whether plain text is an output."""
     tools: dict[str, OutputSchema] = field(default_factory=dict)
-    """The tools that are the answer when they are called."""
+    """The output tools by name: a call of one is the answer."""
     definitions: list[ToolDefinition] = field(default_factory=list)
     format: OutputFormat = field(default_factory=OutputFormat)
     text_schema: OutputSchema | None = None
-    """What the answer's text is to be, if it is to be anything."""
+    """The schema of the answer's text, if it must have one."""
     instructions: str | None = None
 
     @property
     def accepts_text(self) -> bool:
-        """Whether an answer can be text, of whatever form."""
+        """Whether an answer can be text, plain or with a schema."""
         return self.allows_text or self.text_schema is not None
 
     def parse_text(self, text: str) -> Any:
-        """The value that an answer in text is. Raises `ModelRetry` saying what is wrong."""
+        """Return the value of a text answer. Raises `ModelRetry` that says what is wrong."""
         if self.text_schema is not None:
             try:
                 return self.text_schema.validate_text(text)
@@ -118,7 +119,7 @@ class Output:
 
 
 def build_output(output_type: Any) -> Output:
-    """Raises `RequestError` for a type that has no JSON form."""
+    """Derive the outputs from an `output_type`. Raises `RequestError` for a type without a JSON Schema."""
     output = Output()
     types_ = _member_types(output_type)
     if not types_:
@@ -168,7 +169,7 @@ def _member_types(output_type: Any) -> list[Any]:
 
 
 def _strip_code_fence(text: str) -> str:
-    """JSON that a model put into a code block."""
+    """Return the JSON text that a model put into a code block."""
     text = text.strip()
     if text.startswith("```"):
         text = text.partition("\n")[2].rstrip().removesuffix("```")

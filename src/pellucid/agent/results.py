@@ -1,4 +1,4 @@
-"""What a run of an agent gives: its result, what it used and may use, and its own errors."""
+"""Results of an agent's run: its output, its usage and limits, and its own errors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from ..parts import ModelMessage, ModelResponse, Usage, messages_to_json
 
 
 class UnexpectedModelBehavior(PellucidError):
-    """The model did what an agent cannot go on from: too many wrong calls, no answer, an answer that was cut off.
+    """The model did something from which an agent cannot continue.
 
-    `said` is what the model, or a tool, had to say of it: in the exception's text, and in no lesser view.
+    For example: too many wrong calls, no answer, or a cut-off answer.
+
+    Args:
+        message: What happened.
+        code: The error code.
+        detail: Text of the model or of a tool. It is in the exception's text, and in no lesser view.
     """
 
     def __init__(self, message: str, code: str, detail: str | None = None) -> None:
@@ -20,31 +25,36 @@ class UnexpectedModelBehavior(PellucidError):
 
 
 class UsageLimitExceeded(PellucidError):
-    """The run used, or was about to use, more than its `UsageLimits` allow."""
+    """The run exceeded its `UsageLimits`, or was about to.
+
+    Args:
+        message: Which limit, and by how much.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorInfo("too_large", message, code="usage_limit"))
 
 
 class RunUsage(Usage, frozen=True):
-    """Tokens over all turns of a run, and how often what was done."""
+    """Tokens of all turns of a run, and the number of requests and calls."""
 
     requests: int = 0
-    """How often the model was asked."""
+    """Number of requests to the model."""
     tool_calls: int = 0
-    """How many functions were called."""
+    """Number of functions called."""
 
 
 def run_usage(usage: Usage, requests: int, tool_calls: int) -> RunUsage:
+    """Return the usage of a run, from its tokens and counts."""
     tokens = {name: getattr(usage, name) for name in Usage.__struct_fields__}
     return RunUsage(**tokens, requests=requests, tool_calls=tool_calls)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageLimits:
-    """The most that a run may use; None: as much as it likes. Tokens that a provider does not report do not count.
+    """The limits of a run; None means no limit. Tokens that a provider does not report do not count.
 
-    Requests and calls are refused before they are made; tokens can only be counted after a turn.
+    Requests and calls are refused before they are made. Tokens can be counted only after a turn.
     """
 
     request_limit: int | None = 50
@@ -54,22 +64,33 @@ class UsageLimits:
     total_tokens_limit: int | None = None
 
     def check_request(self, usage: RunUsage) -> None:
-        """Before the model is asked once more. Raises `UsageLimitExceeded`."""
+        """Check the limits before a request to the model.
+
+        Raises:
+            UsageLimitExceeded: A limit is reached.
+        """
         if self.request_limit is not None and usage.requests >= self.request_limit:
-            raise UsageLimitExceeded(
-                f"the next request would be one more than the request_limit of {self.request_limit}"
-            )
+            raise UsageLimitExceeded(f"the next request would exceed the request_limit of {self.request_limit}")
         self.check_tokens(usage)
 
     def check_calls(self, usage: RunUsage, additional: int) -> None:
-        """Before `more` functions are called. Raises `UsageLimitExceeded`."""
+        """Check the limit of calls before `additional` functions are called.
+
+        Raises:
+            UsageLimitExceeded: The calls would exceed the limit.
+        """
         if self.tool_calls_limit is not None and usage.tool_calls + additional > self.tool_calls_limit:
             raise UsageLimitExceeded(
-                f"{usage.tool_calls + additional} tool calls would exceed the tool_calls_limit of {self.tool_calls_limit}"
+                f"{usage.tool_calls + additional} tool calls would exceed the tool_calls_limit "
+                f"of {self.tool_calls_limit}"
             )
 
     def check_tokens(self, usage: RunUsage) -> None:
-        """After a turn. Raises `UsageLimitExceeded`."""
+        """Check the limits of tokens after a turn.
+
+        Raises:
+            UsageLimitExceeded: A limit is exceeded.
+        """
         for kind, limit in (
             ("input", self.input_tokens_limit),
             ("output", self.output_tokens_limit),
@@ -85,27 +106,29 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True)
 class AgentRunResult(Generic[Out]):
-    """A run that is over."""
+    """The result of a run that has ended."""
 
     output: Out
     usage: RunUsage
     warnings: list[str]
-    """What was asked of the model that it cannot do, in plain sentences."""
+    """Settings that the model does not support, and other warnings, as plain sentences."""
     _messages: list[ModelMessage] = field(repr=False)
     _history_length: int = field(repr=False)
 
     def all_messages(self) -> list[ModelMessage]:
-        """The whole conversation: the history that was handed in, and what this run added."""
+        """Return the whole conversation: the message history, and the messages of this run."""
         return list(self._messages)
 
     def new_messages(self) -> list[ModelMessage]:
-        """What this run added: the request, the answers, the results of functions."""
+        """Return the messages of this run: the request, the answers, the results of functions."""
         return self._messages[self._history_length :]
 
     def all_messages_json(self) -> bytes:
+        """Return the whole conversation as JSON, which `pellucid.messages_from_json` reads."""
         return messages_to_json(self.all_messages())
 
     def new_messages_json(self) -> bytes:
+        """Return the messages of this run as JSON, which `pellucid.messages_from_json` reads."""
         return messages_to_json(self.new_messages())
 
     @property
@@ -115,7 +138,7 @@ class AgentRunResult(Generic[Out]):
 
     @property
     def thinking(self) -> str | None:
-        """The run's readable reasoning, all turns of it, or None."""
+        """The readable reasoning of all turns of the run, or None."""
         turns = [message.thinking for message in self.new_messages() if isinstance(message, ModelResponse)]
         return "\n\n".join(text for text in turns if text) or None
 

@@ -1,9 +1,10 @@
-"""What a run of an agent begins with when it is served: to `asgi`, agents of ours and of others look the same.
+"""The input of a run that is served: to `asgi`, agents of Pellucid and of other libraries look the same.
 
-`Start` says what was asked, whoever is `ServableAgent` gives the `RunSource`. `StateDeps` are dependencies that hold what a
-client's page and the agent both work on; the name is Pydantic AI's, whose own will do as well.
+A `ServableAgent` takes a `RunInput` and returns a `RunSource`. `StateDeps` are dependencies that hold a state which a
+client's page and the agent share. The name is Pydantic AI's, whose own class is accepted too.
 
-A conversation that goes on where calls were left: what came of them, and which of them are to be made now.
+`resume_history` continues a conversation that ended with deferred calls: it adds their results, and returns the calls
+that are to be made now.
 """
 
 from __future__ import annotations
@@ -24,9 +25,13 @@ from ..tools import DeferredToolResults, type_adapter
 def resume_history(
     history: Sequence[ModelMessage], results: DeferredToolResults
 ) -> tuple[list[ModelMessage], tuple[ToolCallPart, ...]]:
-    """The history with the results that came from elsewhere, and the calls of which was said whether they may be made.
+    """Add results from outside to a history.
 
-    Raises `RequestError` for a call that does not wait.
+    Returns:
+        The history with the results, and the calls that were approved or denied.
+
+    Raises:
+        RequestError: A result belongs to no unanswered call.
     """
     if not results.calls and not results.approvals:
         return list(history), ()
@@ -40,7 +45,7 @@ def resume_history(
 
 
 def unanswered_calls(history: Sequence[ModelMessage]) -> dict[str, ToolCallPart]:
-    """The calls of the last turn that have no result yet."""
+    """Return the calls of the last turn that have no result yet."""
     open_calls: dict[str, ToolCallPart] = {}
     for message in history:
         if isinstance(message, ModelResponse):
@@ -57,9 +62,10 @@ State = TypeVar("State")
 
 @dataclass
 class StateDeps(Generic[State]):
-    """Dependencies of a run that are its state, typed as it is here. Each run has a copy of its own.
+    """Dependencies of a run that are its state. Each run has a copy of its own.
 
-    Any dataclass with a field `state` will do in its place.
+    The state of a client is converted to the type of the value in `state`. Any dataclass with a field `state` is
+    accepted in place of this class.
     """
 
     state: State
@@ -67,33 +73,42 @@ class StateDeps(Generic[State]):
 
 @dataclass(frozen=True, kw_only=True)
 class RunInput:
-    """One run."""
+    """The input of one run."""
 
     messages: list[ModelMessage]
-    """The conversation, the latest word included; nothing in it is sealed."""
+    """The conversation with its latest message. Nothing in it is sealed."""
     tools: Sequence[ToolDefinition] = ()
-    """Functions of whoever asked: a call of one ends the run, and its result comes with the next."""
+    """Functions that the client runs: a call of one ends the run, and its result comes with the next run."""
     results: DeferredToolResults = field(default_factory=DeferredToolResults)
-    """What came of the calls that the run before left."""
+    """Results and approvals of the calls that the previous run deferred."""
     deps: Any = None
     settings: ModelSettings = field(default_factory=ModelSettings)
     stages: Sequence[Stage] = ()
-    """What every batch passes before it is read (see `runs.stages`)."""
+    """The stages that every batch passes before it is read (see `runs.stages`)."""
 
 
 @runtime_checkable
 class ServableAgent(Protocol):
-    """An agent, as whoever serves it sees it."""
+    """An agent that can be served."""
 
     async def start(self, run_input: RunInput) -> RunSource:
-        """A run, not yet opened, in which faults are events and are logged. Raises `RequestError` for what this agent
-        cannot be asked."""
+        """Return a run that is not opened yet. Its failures are events, and are logged.
+
+        Raises:
+            RequestError: The agent cannot be run with this input.
+        """
         ...
 
 
 def with_state(deps: Any, state: Any) -> Any:
-    """`deps` for one run: those with a field `state` have this one in it, as the type of what they hold. One that says
-    nothing ({} or None) leaves theirs, but a copy of it. Raises `RequestError`."""
+    """Return `deps` for one run, with the client's state.
+
+    Only a dataclass with a field `state` takes a state, which is converted to the type of the value in that field. An
+    empty state ({} or None) leaves a copy of the value in place.
+
+    Raises:
+        RequestError: The state does not fit the type.
+    """
     if not _has_state(deps):
         return deps
     default_state = deps.state
@@ -102,20 +117,22 @@ def with_state(deps: Any, state: Any) -> Any:
     if default_state is None or isinstance(default_state, dict | list):
         return dataclasses.replace(deps, state=state)
     try:
-        # Of pydantic's errors, the words say what was wrong with what, and are ValueErrors as well.
+        # Errors of pydantic are ValueErrors, too, and their text names the field and the problem.
         return dataclasses.replace(deps, state=type_adapter(type(default_state)).validate(state))
     except ValueError as error:
         raise RequestError(f"state: {error}", code="invalid_value", param="state") from None
 
 
 class NameConflict(TypedDict):
+    """The arguments of a `RequestError` for a name that is taken."""
+
     message: str
     code: str
     param: str
 
 
 def name_conflict(index: int, name: str) -> NameConflict:
-    """What is wrong with a tool of whoever asked, which has the name of one of the agent's."""
+    """Return the error for a tool of the client that has the name of a tool of the agent."""
     at = f"tools[{index}].name"
     message = f"{at}: this agent has a tool {name!r} of its own: give yours another name"
     return {"message": message, "code": "invalid_value", "param": at}

@@ -33,10 +33,10 @@ from ..models.connection_pool import close_shared_pool
 from ..parts import ModelResponse, Origin, SealedPart, ToolCallPart
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Request, dialect_of, parse_input
-from ..protocols.agui.history import belongs, history_of
-from ..protocols.agui.interrupts import approval_of, call_of
+from ..protocols.agui.history import history_of, is_carrier_of
+from ..protocols.agui.interrupts import approval_call_id, approval_of
 from ..protocols.agui.messages import ResumeEntry
-from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
+from ..protocols.agui.proto import MEDIA_TYPE, accepts_protobuf, delta_frame_encoder, encode_frame
 from ..runs.stages import SealStage
 from ..sealing import AttachedHistory, KeyFile, Keys, Sealed, Sealer, attach, env_keys, make_opener
 from ..settings import ModelSettings
@@ -46,10 +46,10 @@ from ..view import Redactor, View, Viewer, parse_view, redact_error
 from . import http
 from .streaming import FAULT, ASGIWriter, BodyWriter, is_client_error, serve_stream
 
-_OWN = "; an agent with interrupts of its own takes their answers where `deps` is a function"
+_OWN_INTERRUPTS_HINT = "; an agent with interrupts of its own takes their answers where `deps` is a function"
 
 
-def check_resume(request: Request, *, understood: bool) -> None:
+def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
     """Raises `RequestError`, with the place.
 
     `understood`: whether the agent sees answers to interrupts of its own, which no call shows.
@@ -57,29 +57,29 @@ def check_resume(request: Request, *, understood: bool) -> None:
     if not request.resume:
         return
     waiting = unanswered_calls(history_of(request.input.messages))
-    answered: dict[str, int] = {}
+    answered_by: dict[str, int] = {}
     for index, entry in enumerate(request.resume):
-        at, id = f"resume[{index}].interruptId", entry.interrupt_id
-        call = call_of(id)
-        if call is None and id not in waiting and understood:
+        path, id = f"resume[{index}].interruptId", entry.interrupt_id
+        call_id = approval_call_id(id)
+        if call_id is None and id not in waiting and has_own_interrupts:
             continue
-        if call not in waiting or waiting[call].tool_name in request.client_tools:
-            call = id
-        if call not in waiting:
-            own = "" if understood else _OWN
-            what = f"{at}: no call at the end of the conversation waits for an answer to {id!r}{own}"
-            raise RequestError(what, code="no_such_interrupt", param=at)
-        if call in answered:
-            what = f"{at}: resume[{answered[call]}] is an answer to the same call; give one"
-            raise RequestError(what, code="invalid_value", param=at)
-        answered[call] = index
-    for id, left in waiting.items():
-        if id not in answered:
-            what = (
-                f"resume: the call {id!r} of {left.tool_name!r} waits as well; answer all that waits, with an "
+        if call_id not in waiting or waiting[call_id].tool_name in request.client_tools:
+            call_id = id
+        if call_id not in waiting:
+            hint = "" if has_own_interrupts else _OWN_INTERRUPTS_HINT
+            message = f"{path}: no call at the end of the conversation waits for an answer to {id!r}{hint}"
+            raise RequestError(message, code="no_such_interrupt", param=path)
+        if call_id in answered_by:
+            message = f"{path}: resume[{answered_by[call_id]}] is an answer to the same call; give one"
+            raise RequestError(message, code="invalid_value", param=path)
+        answered_by[call_id] = index
+    for id, unanswered in waiting.items():
+        if id not in answered_by:
+            message = (
+                f"resume: the call {id!r} of {unanswered.tool_name!r} waits as well; answer all that waits, with an "
                 "entry for each interrupt, and a tool message for each call of a tool of yours"
             )
-            raise RequestError(what, code="missing", param="resume")
+            raise RequestError(message, code="missing", param="resume")
 
 
 DIALECT_HEADER = "ag-ui-dialect"
@@ -105,70 +105,70 @@ class AGUIApp:
         self._agent = agent
         self._path = path.rstrip("/")
         self._dialect = None if dialect is None else dialect_of(dialect, "dialect").name
-        self._reader = Viewer(parse_view(view, "view"))
-        self._sealer = Sealer(_keys(seal_keys))
+        self._viewer = Viewer(parse_view(view, "view"))
+        self._sealer = Sealer(_load_keys(seal_keys))
         self._deps = deps
-        self._limits = max_body_bytes, body_seconds
+        self._body_limits = max_body_bytes, body_seconds
 
     async def __call__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         if scope["type"] == "http":
-            await self._answer(_Exchange(scope, receive, send))
+            await self._handle(_Exchange(scope, receive, send))
         elif scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _run_lifespan(receive, send)
         else:
             await send({"type": "websocket.close"})
 
-    async def _answer(self, exchange: _Exchange) -> None:
-        exchange.reader = self._reader
+    async def _handle(self, exchange: _Exchange) -> None:
+        exchange.viewer = self._viewer
         try:
             if exchange.path.rstrip("/") != self._path:
                 raise RequestError(f"the agent is at {self._path or '/'}", kind="not_found", code="not_found")
             if exchange.scope["method"] != "POST":
-                await http.send_json(exchange.send, 405, _NOT_POSTED, [(b"allow", b"POST")])
+                await http.send_json(exchange.send, 405, _METHOD_NOT_ALLOWED, [(b"allow", b"POST")])
                 return
-            await self._run(exchange)
+            await self._serve_run(exchange)
         except http.ClientGone:
             pass
         except Exception as error:
-            told = error.info if isinstance(error, PellucidError) and is_client_error(error) else None
-            if told is None:
+            client_error = error.info if isinstance(error, PellucidError) and is_client_error(error) else None
+            if client_error is None:
                 log.error("a fault of an agent, before its run began: %s", error_location(error))
-            if not exchange.started:
-                await exchange.refuse(told or FAULT)
+            if not exchange.response_started:
+                await exchange.refuse(client_error or FAULT)
 
-    async def _run(self, exchange: _Exchange) -> None:
+    async def _serve_run(self, exchange: _Exchange) -> None:
         if not (exchange.header("content-type") or "").lower().startswith("application/json"):
             raise RequestError("a run is asked for with JSON; send Content-Type: application/json", code="not_json")
-        body = await http.read_body(exchange.scope, exchange.receive, *self._limits)
+        body = await http.read_body(exchange.scope, exchange.receive, *self._body_limits)
         request = parse_input(body, exchange.query)
         options, input = request.options, request.input
         if options.model is not None or options.store:
             name = "model" if options.model is not None else "store"
-            why = {"model": "an agent has a model of its own", "store": "nothing is kept here"}[name]
-            raise RequestError(f"{name}: {why}; leave it out", kind="unsupported", param=name)
+            reason = {"model": "an agent has a model of its own", "store": "nothing is kept here"}[name]
+            raise RequestError(f"{name}: {reason}; leave it out", kind="unsupported", param=name)
         dialect = request.dialect(exchange.header(DIALECT_HEADER), self._dialect)
         sealer = self._sealer.for_tenant(_TENANT, request.thread_id)
-        exchange.reader = reader = self._reader.for_request(options.view)
-        reasoning = options.reasoning != "off" and reader.rule.items
-        check_resume(request, understood=callable(self._deps))
-        attached = _opened(request, sealer.open)
+        exchange.viewer = viewer = self._viewer.for_request(options.view)
+        reasoning = options.reasoning != "off" and viewer.rule.items
+        check_resume(request, has_own_interrupts=callable(self._deps))
+        attached = _open_history(request, sealer.open)
         messages = attached.messages
-        asked = request.call(messages)
+        call = request.call(messages)
         deps = self._deps(input) if callable(self._deps) else self._deps
         run = await self._agent.start(
             RunInput(
-                messages=asked.messages,
-                tools=asked.tools,
+                messages=call.messages,
+                tools=call.tools,
                 results=DeferredToolResults(approvals=_approvals(request.resume)),
                 deps=with_state(await deps if isawaitable(deps) else deps, input.state),
-                settings=ModelSettings(**asked.settings),
-                stages=(SealStage(sealer.seal),) if reasoning and dialect.seals != "none" else (),
+                settings=ModelSettings(**call.settings),
+                stages=(SealStage(sealer.seal),) if reasoning and dialect.seal_carrier != "none" else (),
             )
         )
         origin = getattr(run, "origin", None)
         exchange.warnings = attached.warnings(origin) if isinstance(origin, Origin) else []
-        snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
-        binary = dialect.name == "1.0" and accepted(exchange.header("accept"))
+        snapshot = dialect.ends_with_snapshot if options.snapshot is None else options.snapshot
+        binary = dialect.name == "1.0" and accepts_protobuf(exchange.header("accept"))
         encoder = Encoder(
             request.thread_id,
             request.run_id,
@@ -179,9 +179,9 @@ class AGUIApp:
             history=input.messages if snapshot else [],
             snapshot=snapshot,
             frame=encode_frame if binary else None,
-            deltas=delta_frames if binary else None,
+            deltas=delta_frame_encoder if binary else None,
         )
-        await serve_stream(exchange, run, Redactor(reader), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
+        await serve_stream(exchange, run, Redactor(viewer), encoder, MEDIA_TYPE if binary else http.EVENT_STREAM)
 
 
 class _Exchange:
@@ -191,8 +191,8 @@ class _Exchange:
         self.scope = scope
         self.receive = receive
         self.send = send
-        self.reader = Viewer("hidden")
-        self.started = False
+        self.viewer = Viewer("hidden")
+        self.response_started = False
         self.warnings: list[str] = []
         """What was asked for and could not be done."""
 
@@ -214,57 +214,59 @@ class _Exchange:
         return False
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
-        self.started = True
-        await http.start_stream(self.send, http.warned(self.warnings), content_type)
+        self.response_started = True
+        await http.start_stream(self.send, http.warning_headers(self.warnings), content_type)
         return ASGIWriter(self.send)
 
     async def refuse(self, error: ErrorInfo) -> None:
-        self.started = True
-        error = redact_error(error, self.reader)
-        unread = [http.CLOSE] if error.kind in ("slow_request", "too_large") else []
-        headers = [*http.retry_after(error), *unread, *http.warned(self.warnings)]
+        self.response_started = True
+        error = redact_error(error, self.viewer)
+        close_header = [http.CLOSE_HEADER] if error.kind in ("slow_request", "too_large") else []
+        headers = [*http.retry_after_headers(error), *close_header, *http.warning_headers(self.warnings)]
         await http.send_json(self.send, agui.status_of(error), agui.error_body(error), headers)
 
 
-_NOT_POSTED = agui.error_body(ErrorInfo("invalid_request", "a run is asked for with POST", code="method_not_allowed"))
+_METHOD_NOT_ALLOWED = agui.error_body(
+    ErrorInfo("invalid_request", "a run is asked for with POST", code="method_not_allowed")
+)
 
 
 def _approvals(resume: Sequence[ResumeEntry]) -> dict[str, ToolApproved | ToolDenied]:
     """The answers to requests for approval, by the call's id; other entries are for their agent to understand. Raises
     `RequestError` naming the place."""
-    found: dict[str, ToolApproved | ToolDenied] = {}
+    approvals: dict[str, ToolApproved | ToolDenied] = {}
     for index, entry in enumerate(resume):
-        if (call := call_of(entry.interrupt_id)) is not None:
+        if (call := approval_call_id(entry.interrupt_id)) is not None:
             answer = approval_of(entry, f"resume[{index}].payload")
             denied = ToolDenied(answer.reason) if answer.reason else ToolDenied()
-            found[call] = ToolApproved(answer.edited_args) if answer.approved else denied
-    return found
+            approvals[call] = ToolApproved(answer.edited_args) if answer.approved else denied
+    return approvals
 
 
-def _keys(given: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
-    if isinstance(given, Keys):
-        return given
-    known = env_keys() if given is None else None
-    return known if known is not None else KeyFile(default_seal_keys() if given is None else given)
+def _load_keys(keys: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
+    if isinstance(keys, Keys):
+        return keys
+    environment_keys = env_keys() if keys is None else None
+    return environment_keys if environment_keys is not None else KeyFile(default_seal_keys() if keys is None else keys)
 
 
-def _opened(request: Request, open_: Callable[[str], Sealed]) -> AttachedHistory:
+def _open_history(request: Request, open_token: Callable[[str], Sealed]) -> AttachedHistory:
     """The conversation, what came back sealed in its place, and what to tell about it. Raises `SealError`, with the
     place of what is wrong."""
-    said = request.messages()
+    messages = request.messages()
     # No wrong value is let pass, also where it goes to no model.
-    loose = [ModelResponse([part]) for part in request.loose(said)]
-    attached = attach([*said, *loose], make_opener(open_, request.token_path, fits))
-    return attached._replace(messages=attached.messages[: len(said)])
+    unused = [ModelResponse([part]) for part in request.unused_seals(messages)]
+    attached = attach([*messages, *unused], make_opener(open_token, request.token_path, is_bound_to_carrier))
+    return attached._replace(messages=attached.messages[: len(messages)])
 
 
-def fits(part: SealedPart, sealed: Sealed) -> bool:
+def is_bound_to_carrier(part: SealedPart, sealed: Sealed) -> bool:
     """Whether it was sealed for the message or the call on which it came back."""
-    calls = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
-    return part.item_id is not None and belongs(part.item_id, sealed.item_id, calls)
+    call_ids = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
+    return part.item_id is not None and is_carrier_of(part.item_id, sealed.item_id, call_ids)
 
 
-async def _live(receive: http.Receive, send: http.Send) -> None:
+async def _run_lifespan(receive: http.Receive, send: http.Send) -> None:
     """The application begins, and ends."""
     while True:
         message = await receive()

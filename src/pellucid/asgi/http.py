@@ -21,7 +21,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
-PLAIN = "text/plain; charset=utf-8"
+PLAIN_TEXT = "text/plain; charset=utf-8"
 
 _STREAM_HEADERS = [
     (b"cache-control", b"no-cache"),
@@ -36,43 +36,45 @@ class ClientGone(Exception):
 
 def header(scope: Scope, name: str) -> str | None:
     """The request's header of this name, in lower case; the last one, where there are several."""
-    wanted = name.encode()
-    found = [value for key, value in scope["headers"] if key == wanted]
-    return found[-1].decode("latin-1").strip() if found else None
+    lower_name = name.encode()
+    values = [value for key, value in scope["headers"] if key == lower_name]
+    return values[-1].decode("latin-1").strip() if values else None
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int, patience: float) -> bytes:
+async def read_body(scope: Scope, receive: Receive, max_bytes: int, timeout_seconds: float) -> bytes:
     """The request's body, for each piece of which the client has `patience` seconds.
 
     Raises `RequestError` when it is larger than `limit` or does not come, `ClientGone` when it breaks off.
     """
     for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit() and int(value) > limit:
-            raise _too_large(limit)  # before it is sent, if the client asks first
+        if name == b"content-length" and value.isdigit() and int(value) > max_bytes:
+            raise _too_large(max_bytes)  # before it is sent, if the client asks first
     pieces: list[bytes] = []
     size = 0
     while True:
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout_seconds):
                 message = await receive()
         except TimeoutError:
             raise RequestError(
-                f"nothing more of the body came for {patience:g} s", kind="slow_request", code="body_too_slow"
+                f"nothing more of the body came for {timeout_seconds:g} s", kind="slow_request", code="body_too_slow"
             ) from None
         if message["type"] == "http.disconnect":
             raise ClientGone
         piece = message.get("body", b"")
         size += len(piece)
-        if size > limit:
-            raise _too_large(limit)
+        if size > max_bytes:
+            raise _too_large(max_bytes)
         pieces.append(piece)
         if not message.get("more_body", False):
             return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-def _too_large(limit: int) -> RequestError:
+def _too_large(max_bytes: int) -> RequestError:
     return RequestError(
-        f"the body is larger than {limit} bytes, the most this server takes", kind="too_large", code="body_too_large"
+        f"the body is larger than {max_bytes} bytes, the most this server takes",
+        kind="too_large",
+        code="body_too_large",
     )
 
 
@@ -98,14 +100,14 @@ async def send_body(
     await send({"type": "http.response.body", "body": body})
 
 
-WARNING = b"pellucid-warning"
+WARNING_HEADER = b"pellucid-warning"
 """The header that says what was asked for and could not be done, where that is no reason to refuse."""
 
-CLOSE = (b"connection", b"close")
+CLOSE_HEADER = (b"connection", b"close")
 """For an answer to a request whose body will not be read."""
 
 
-def retry_after(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
+def retry_after_headers(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
     """The header that repeats what the provider said about trying again."""
     seconds = error.retry_after
     # The header holds whole seconds.
@@ -119,12 +121,14 @@ async def start_stream(
     await send({"type": "http.response.start", "status": 200, "headers": head})
 
 
-def warned(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
+def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
     """What could not be done and is no reason to refuse, as headers."""
-    return [(WARNING, " ".join(text.split()).encode("ascii", "backslashreplace")) for text in dict.fromkeys(warnings)]
+    return [
+        (WARNING_HEADER, " ".join(text.split()).encode("ascii", "backslashreplace")) for text in dict.fromkeys(warnings)
+    ]
 
 
-def piece(data: bytes, *, last: bool = False) -> Message:
+def body_message(data: bytes, *, last: bool = False) -> Message:
     """A piece of the body, as ASGI's `send` takes it."""
     return {"type": "http.response.body", "body": data, "more_body": not last}
 
@@ -152,38 +156,38 @@ class Client:
     between the last `send` and the end of the block.
     """
 
-    __slots__ = ("_exchange", "_task", "_watch", "gone")
+    __slots__ = ("_exchange", "_task", "_watch_task", "has_left")
 
     def __init__(self, exchange: Connected) -> None:
         self._exchange = exchange
-        self._watch: asyncio.Task[None] | None = None
+        self._watch_task: asyncio.Task[None] | None = None
         self._task: asyncio.Task[Any] | None = None
-        self.gone = False
+        self.has_left = False
 
     async def __aenter__(self) -> Client:
         self._task = asyncio.current_task()
-        if not self._exchange.on_disconnect(self._disconnected):
-            self._watch = asyncio.create_task(self._receive())
+        if not self._exchange.on_disconnect(self._on_disconnect):
+            self._watch_task = asyncio.create_task(self._await_disconnect())
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
         task, self._task = self._task, None
         assert task is not None
-        if self._watch is not None:
-            self._watch.cancel()
+        if self._watch_task is not None:
+            self._watch_task.cancel()
         else:
             self._exchange.on_disconnect(None)
-        if not self.gone:
+        if not self.has_left:
             return False
         # The cancellation was ours and ends here; one from outside (a shutdown) goes on.
         return task.uncancel() == 0 and kind is asyncio.CancelledError
 
-    def _disconnected(self) -> None:
-        if self._task is not None and not self.gone:
-            self.gone = True
+    def _on_disconnect(self) -> None:
+        if self._task is not None and not self.has_left:
+            self.has_left = True
             self._task.cancel()
 
-    async def _receive(self) -> None:
+    async def _await_disconnect(self) -> None:
         while (await self._exchange.receive())["type"] != "http.disconnect":
             pass
-        self._disconnected()
+        self._on_disconnect()

@@ -74,8 +74,8 @@ class ASGIWriter:
         self._send = send
         self._source: RunSource | None = None
         self._pieces: list[bytes] = []
-        self._size = 0
-        self._more = asyncio.Event()
+        self._buffered_bytes = 0
+        self._data_ready = asyncio.Event()
         self._is_ending = False
         self._failure: Exception | None = None
         """What `send` raised."""
@@ -89,14 +89,14 @@ class ASGIWriter:
         if self._failure is not None:
             raise self._failure
         self._pieces.append(data)
-        self._size += len(data)
-        if self._size > MAX_BUFFERED and self._source is not None:
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes > MAX_BUFFERED and self._source is not None:
             self._source.pause()
-        self._more.set()
+        self._data_ready.set()
 
     async def end(self, data: bytes) -> None:
         self._is_ending = True
-        self._more.set()
+        self._data_ready.set()
         if self._task is not None:
             await asyncio.wait({self._task})
         if self._failure is None:
@@ -110,18 +110,18 @@ class ASGIWriter:
 
     async def _write_pieces(self) -> None:
         while self._failure is None:
-            await self._more.wait()
+            await self._data_ready.wait()
             if self._is_ending:
                 return
-            self._more.clear()
-            pieces, self._pieces, self._size = self._pieces, [], 0
+            self._data_ready.clear()
+            pieces, self._pieces, self._buffered_bytes = self._pieces, [], 0
             await self._send_piece(pieces)
             if self._source is not None:
                 self._source.resume()  # also after a failure, which is raised where the next data is written
 
     async def _send_piece(self, pieces: list[bytes], *, last: bool = False) -> None:
         try:
-            await self._send(http.piece(b"".join(pieces), last=last))
+            await self._send(http.body_message(b"".join(pieces), last=last))
         except OSError:
             self._failure = http.ClientGone()  # this is how servers say so
         except Exception as error:
@@ -154,7 +154,7 @@ class EncodedStream:
         encoder: Encoder,
         writer: BodyWriter,
         *,
-        broken_off: bytes | None = None,
+        interrupted_end: bytes | None = None,
     ) -> None:
         """`broken_off`: what to end with where only the delivery ended, if not with the run's end as failed."""
         self._source = source
@@ -163,8 +163,8 @@ class EncodedStream:
         self._encoder = encoder
         self._write = writer.write
         self._writer = writer
-        self._broken_off = broken_off
-        self.last = b""
+        self._interrupted_end = interrupted_end
+        self.end_data = b""
         """What the end of the run became: the end of the body goes with it."""
 
     async def run(self, client: http.Client) -> None:
@@ -172,7 +172,7 @@ class EncodedStream:
         try:
             await self.deliver()
         except asyncio.CancelledError:
-            if client.gone:
+            if client.has_left:
                 raise
             await self.stop(STOPPING)
         except http.ClientGone:
@@ -181,18 +181,18 @@ class EncodedStream:
             log.error("a fault while streaming: %s", error_location(error))
             await self.stop(FAULT)
         else:
-            await self._writer.end(self.last)
+            await self._writer.end(self.end_data)
 
     async def deliver(self) -> None:
         """Write the run, but not its end."""
         self._writer.start(self._source)
-        self._begin()
+        self._start()
         await self._source.deliver(self._receive, self)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         # A function of its own: nothing keeps the bytes while the run is delivered.
-        if begin := self._encoder.start(queued=self._source.queued):
-            self._write(begin)
+        if opening := self._encoder.start(queued=self._source.queued):
+            self._write(opening)
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
         """See `TextSink`."""
@@ -209,26 +209,26 @@ class EncodedStream:
             events = self._redactor.feed(events)
             self._redacts_deltas = self._redactor.wants_deltas
         if self._source.ended is not None:
-            self.last = self._encode_end(events, batch.time_ms)
+            self.end_data = self._encode_end(events, batch.time_ms)
         elif data := self._encoder.feed(events, batch.time_ms):
             self._write(data)
 
     def _encode_end(self, events: list[Event], now: int) -> bytes:
-        if self._broken_off is not None and self._source.is_interrupted:
-            return self._broken_off
+        if self._interrupted_end is not None and self._source.is_interrupted:
+            return self._interrupted_end
         return self._encoder.feed(events, now)
 
-    async def stop(self, why: ErrorInfo) -> None:
+    async def stop(self, error: ErrorInfo) -> None:
         """Stop the run, and end the stream in its middle, with everything closed that can still be closed."""
         is_over = self._source.ended is not None
-        end = RunEndEvent("failed", error=why)
+        end = RunEndEvent("failed", error=error)
         try:
             # The end of a run that is over did not reach the client.
-            await self._source.stop(why)
+            await self._source.stop(error)
             # The end may have been encoded in the very step in which the server stopped.
-            last = self.last or (self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else b"")
-        except Exception as error:
-            log.error("a stream could not be closed in form: %s", error_location(error))
+            last = self.end_data or (self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else b"")
+        except Exception as fault:
+            log.error("a stream could not be closed in form: %s", error_location(fault))
             last = self._encode_end([end], clock_ms())
         await self._writer.end(last)
 
@@ -240,7 +240,7 @@ async def serve_stream(
     encoder: Encoder,
     content_type: str = http.EVENT_STREAM,
     *,
-    broken_off: bytes | None = None,
+    interrupted_end: bytes | None = None,
 ) -> None:
     """Open the run and stream it. What is wrong before its first event is raised; after that it is an event.
 
@@ -251,11 +251,11 @@ async def serve_stream(
         writer: BodyWriter | None = None
         try:
             writer = await exchange.stream(content_type)
-            await EncodedStream(source, redactor, encoder, writer, broken_off=broken_off).run(client)
+            await EncodedStream(source, redactor, encoder, writer, interrupted_end=interrupted_end).run(client)
         finally:
             if writer is not None:
                 writer.close()
-            await release(source)
+            await stop_source(source)
 
 
 async def serve_response(
@@ -280,12 +280,12 @@ async def read_to_end(exchange: Answering, source: RunSource, deliver: Callable[
         try:
             await deliver()
         except asyncio.CancelledError:
-            if client.gone:
+            if client.has_left:
                 raise
             raise PellucidError(STOPPING) from None
         finally:
-            await release(source)
-    if client.gone:
+            await stop_source(source)
+    if client.has_left:
         raise http.ClientGone
     return source.ended or RunEndEvent("failed", error=FAULT)
 
@@ -295,12 +295,12 @@ async def open_source(source: RunSource, client: http.Client) -> None:
     try:
         await source.open()
     except asyncio.CancelledError:
-        if client.gone:
+        if client.has_left:
             raise
         raise PellucidError(STOPPING) from None
 
 
-async def release(source: RunSource) -> None:
+async def stop_source(source: RunSource) -> None:
     """Whatever ended it (the client, a shutdown, a fault of ours): the upstream is not left working."""
     if source.ended is None:
         try:

@@ -1,4 +1,4 @@
-"""The command line. Each command is a thin skin over a room below; what it prints is for a person or for a pipe."""
+"""The command line. Each command is a thin layer over another package, and prints for a person or for a pipe."""
 
 from .main import main
 

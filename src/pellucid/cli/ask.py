@@ -1,4 +1,4 @@
-"""`pellucid ask`: one question; the thinking dim and live, then the answer."""
+"""`pellucid ask`: asks a model one question, and prints its reasoning and its answer while they are generated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .options import CONTROL_CHARACTERS, model_options, read_options
 @click.argument("question")
 @model_options
 @click.option("--model", metavar="M", help="Which of the configured models to ask.")
-@click.option("--effort", type=click.Choice(EFFORTS), help="How much it is to think.")
+@click.option("--effort", type=click.Choice(EFFORTS), help="How much it reasons.")
 @click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object a line.")
 def ask(question: str, model: str | None, effort: Effort | None, as_json: bool, **where: Any) -> None:
     """Ask a model QUESTION (`-` reads it from standard input), and see it think before it answers."""
@@ -82,12 +82,14 @@ async def _models(config: Config) -> AsyncIterator[Catalog]:
 
 
 class _Output:
+    """Base class of the output formats."""
+
     def show(self, events: list[Event]) -> None:
         raise NotImplementedError
 
 
 class _JSONLines(_Output):
-    """For programs."""
+    """Prints one JSON object for each event, for programs."""
 
     def show(self, events: list[Event]) -> None:
         for event in events:
@@ -95,7 +97,7 @@ class _JSONLines(_Output):
 
 
 class _Terminal(_Output):
-    """For people: thinking dim, the answer plain, both as they come. A pipe gets the answer alone on stdout."""
+    """Prints for people: the reasoning dim, the answer plain. If stdout is a pipe, only the answer is written to it."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, soft_wrap=True, emoji=False)
@@ -127,7 +129,7 @@ class _Terminal(_Output):
                 case SideEvent(namespace="queue", name="loading"):
                     self._side_console.print("loading the model …", style="dim")
                 case SideEvent(namespace="queue", name="position", value=int(place)) if place:
-                    self._side_console.print(f"waiting; {place} before this", style="dim")
+                    self._side_console.print(f"waiting; requests before this one: {place}", style="dim")
                 case RunEndEvent():
                     if self._has_answered or self._is_thinking:
                         self._console.print()

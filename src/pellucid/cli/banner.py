@@ -1,4 +1,4 @@
-"""What `pellucid serve` says once it is up: where it is, and a command to see a model think that works as it stands."""
+"""The banner of `pellucid serve`: its address, and a command that can be copied to see a model reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..storage import open_store
 
 
 async def print_banner(config: Config, sockets: list[socket.socket], engine: Engine | None) -> None:
-    """To be called when it listens."""
+    """Print the banner. Call it when the gateway accepts connections; it waits until the engine has loaded."""
     address, note = address_of(config.server.host, sockets[0].getsockname()[1])
     _print(f"{click.style('Pellucid', bold=True)} listens on {click.style(address, fg='cyan')}{note}")
     if engine is not None:
@@ -28,20 +28,20 @@ async def print_banner(config: Config, sockets: list[socket.socket], engine: Eng
         except PellucidError as error:
             _print(f"  it did not load: {error.info.full_message}")
             return
-        _print("  ready. It is a small model, for trying things out; the README says how to use a better one.")
+        _print("  ready. It is a small model, for trying things out; the README explains how to use a better one.")
     profiles = config.all_profiles()
     for name, provider in config.providers.items():
         if remedy := missing_key_hint(provider, profiles[provider.profile or name]):
-            _print(click.style(f"  {name} wants a key, and the environment has none: {remedy}", fg="yellow"))
+            _print(click.style(f"  {name} needs an API key, and the environment has none: {remedy}", fg="yellow"))
         models = ", ".join(provider.models) or "any model it has"
         _print(f"  {name}: {models}")
     model = "" if engine is not None or has_default_model(config) else '"model": "MODEL", '
     variable, requirement = await credential_hint(config) or ("", "")
     requirements = [need for need in ("the name of a model for MODEL" if model else "", requirement) if need]
     if config.server.page:
-        # The page offers what has a name.
+        # The page lists only models that have a name.
         condition = " (once a model is named: --upstream-model)" if model else ""
-        _print(f"Ask it in a browser{condition}: {click.style(f'{address}/', fg='cyan')}")
+        _print(f"Use it in a browser{condition}: {click.style(f'{address}/', fg='cyan')}")
     if config.spaces or await _store_has(config.store_url(), spaces=True):
         _print(f"Its spaces: {click.style(f'{address}/spaces', fg='cyan')}")
     _print(f"See it think{', with ' if requirements else ''}{' and '.join(requirements)}:")
@@ -53,12 +53,12 @@ async def print_banner(config: Config, sockets: list[socket.socket], engine: Eng
 
 
 def _print(text: str) -> None:
-    # Each line whole, however long: it may be read from a file. With rich, a gateway would keep 2 MB for this.
+    # Lines are not wrapped, because the output may be read from a file. Importing rich would cost 2 MB of memory.
     click.echo(text, err=True, color=False if os.environ.get("NO_COLOR") else None)
 
 
 def address_of(host: str, port: int) -> tuple[str, str]:
-    """An address at which it can be asked from here, and what is to be said beside it."""
+    """Return a URL at which this machine can reach the gateway, and a note to print after it."""
     try:
         is_unspecified = not host or ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -70,7 +70,7 @@ def address_of(host: str, port: int) -> tuple[str, str]:
 
 
 def missing_key_hint(provider: ProviderConfig, profile: Profile) -> str | None:
-    """What to do about a provider's key that is not there and is wanted."""
+    """Return how to set a provider's API key if it is required and missing, else None."""
     if profile.auth in ("optional", "none", "aws") or find_api_key(provider, profile) is not None:
         return None
     usual_variables = f"set {' or '.join(profile.api_key_env)}, or " if profile.api_key_env else ""
@@ -78,13 +78,16 @@ def missing_key_hint(provider: ProviderConfig, profile: Profile) -> str | None:
 
 
 def has_default_model(config: Config) -> bool:
+    """Return whether a request without `model` has a model to use."""
     has_listed_models = any(provider.models for provider in config.providers.values())
     return config.server.default_model is not None or bool(config.models) or has_listed_models
 
 
 async def credential_hint(config: Config) -> tuple[str, str] | None:
-    """The shell variable that whoever asks may have a credential in, and what has to be there first; None where nobody
-    needs one."""
+    """Return the shell variable for a client's credential, and what the user must put into it.
+
+    The second value is empty if the variable is already set. None: no credential is required.
+    """
     access = config.access
     if access.key_env is not None:
         return access.key_env, ""
@@ -94,7 +97,7 @@ async def credential_hint(config: Config) -> tuple[str, str] | None:
 
 
 async def _store_has(url: str, *, spaces: bool = False) -> bool:
-    """Whether keys, or spaces, are kept there."""
+    """Return whether the store contains API keys (or spaces)."""
     try:
         store = await open_store(url)
     except PellucidError:

@@ -1,4 +1,4 @@
-"""`pellucid config`: whether a configuration is right."""
+"""`pellucid config`: checks a configuration file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def config() -> None:
 @config.command()
 @click.argument("file", type=click.Path(path_type=Path), default=DEFAULT_FILE)
 def check(file: Path) -> None:
-    """Check FILE (pellucid.toml) and name every mistake, with what would be right.
+    """Check FILE (pellucid.toml) and list every mistake, with the correction.
 
-    What it names is looked for, too: packages, functions, key files. Nothing is started, fetched or connected to.
+    Packages, functions and key files that it refers to are looked up, too. Nothing is started, fetched or connected to.
     """
     checked_config = read_config(file)
     local = (
@@ -37,5 +37,6 @@ def check(file: Path) -> None:
         raise ConfigError(mistakes)
     providers = ", ".join(checked_config.providers) or "none"
     click.echo(
-        f"{file}: right. Providers: {providers}. The embedded model: {'on' if checked_config.uses_local_model else 'off'}."
+        f"{file}: valid. Providers: {providers}. "
+        f"The embedded model: {'on' if checked_config.uses_local_model else 'off'}."
     )

@@ -1,6 +1,6 @@
-"""`pellucid decode`: captured provider bytes in, one JSON object of parts out.
+"""`pellucid decode`: decodes the captured bytes of a provider's response to one JSON object with its parts.
 
-An answer that is an error is printed like any other, with what was said before it, and is the exit status 1.
+A response that is an error is printed like any other, with the parts before the error. The exit status is then 1.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from ..unicode import did_you_mean
 
 
 @click.command()
-@click.option("--from", "provider", required=True, metavar="PROVIDER", help="Whose bytes they are.")
-@click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be told from the bytes.")
+@click.option("--from", "provider", required=True, metavar="PROVIDER", help="The provider that sent the bytes.")
+@click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be guessed from the bytes.")
 @click.argument("file", type=click.File("rb"), default="-")
 def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
     """Decode a provider's answer, streamed or whole, and print it as one JSON object.
 
-    An answer that is an error is told once more on standard error, with exit status 1.
+    If the answer is an error, it is also printed on standard error, and the exit status is 1.
     """
     folded = fold(list(decode_bytes(provider, content_type, file.read())))
     click.echo(_as_json(folded))
@@ -36,7 +36,7 @@ def decode(provider: str, content_type: str | None, file: BinaryIO) -> None:
 
 
 def exit_status(error: ErrorInfo | None) -> int:
-    """The exit status for an answer that ended so; why it failed is told on standard error."""
+    """Return the exit status for an answer. An error is printed on standard error."""
     if error is None:
         return 0
     click.echo(f"Error: {error.full_message}", err=True)
@@ -44,7 +44,16 @@ def exit_status(error: ErrorInfo | None) -> int:
 
 
 def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[ModelEvent]:
-    """The events of one captured answer. Raises `RequestError` for an unknown provider."""
+    """Decode a captured response to its events.
+
+    Args:
+        provider: The name of a profile.
+        content_type: Its `Content-Type`; None to guess it from the bytes.
+        data: The bytes of the response.
+
+    Raises:
+        RequestError: The provider is unknown.
+    """
     row = find_profile(provider)
     if provider in NATIVE_PROVIDERS and is_native(content_type, data):
         row = find_profile(NATIVE_PROVIDERS[provider])
@@ -52,7 +61,7 @@ def decode_bytes(provider: str, content_type: str | None, data: bytes) -> list[M
 
 
 def find_profile(provider: str) -> Profile:
-    """The provider's row. Raises `RequestError` naming what there is."""
+    """Return the profile of a provider. Raises `RequestError`, with the names that exist, if there is none."""
     rows = builtin_profiles()
     row = rows.get(provider)
     if row is None:
@@ -61,11 +70,11 @@ def find_profile(provider: str) -> Profile:
 
 
 NATIVE_PROVIDERS = {"ollama": "ollama-native"}
-"""Providers that speak a wire of their own beside a compatible one, and the row of that."""
+"""Providers that have a native wire in addition to a compatible one, and the profile of the native wire."""
 
 
 def is_native(content_type: str | None, data: bytes) -> bool:
-    """Whether an answer is of a provider's own wire: lines of JSON, each of which says whether it is the last."""
+    """Return whether a response is of a provider's native wire: lines of JSON, each with the field `done`."""
     if content_type is not None and content_type.startswith("application/x-ndjson"):
         return True
     for start in (data.strip().partition(b"\n")[0], data):
@@ -78,7 +87,7 @@ def is_native(content_type: str | None, data: bytes) -> bool:
 
 
 def guess_content_type(data: bytes) -> str:
-    """JSON begins with a bracket, and a stream never does."""
+    """Guess the content type of a response: JSON begins with a bracket, an event stream does not."""
     return "application/json" if data.lstrip()[:1] in (b"{", b"[") else "text/event-stream"
 
 
@@ -88,7 +97,7 @@ def _as_json(folded: Fold) -> str:
     value: dict[str, Any] = {
         "parts": msgspec.to_builtins(response.parts),
         "usage": {name: getattr(response.usage, name) for name in Usage.__struct_fields__},
-        # A turn that only pauses has not finished.
+        # A turn that is paused has not finished.
         "finish_reason": None if response.finish_reason == "pause" else response.finish_reason,
         "native_finish_reason": response.native_finish_reason,
         "model_name": response.model_name,

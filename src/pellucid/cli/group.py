@@ -1,4 +1,4 @@
-"""Groups of commands that are imported when they are named: what one command needs, another does not wait for."""
+"""Command groups that import a command only when it is run, so the imports of one command do not slow down another."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class CommandRow(NamedTuple):
     """A command of a group."""
 
     target: str
-    """The command: `module:name`, of this package."""
+    """The command, as `module:name` within this package."""
     help: str | None
-    """The first paragraph of its help; None: the list of commands does not show it."""
+    """The first paragraph of its help. None: the list of commands does not show it."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are a table: to list them imports none."""
+    """A group with a table of commands. Listing them imports none of them."""
 
     def __init__(self, *args: Any, rows: Mapping[str, CommandRow], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""The HTTP server of one process: the sockets it listens on, and how it comes to its end."""
+"""The HTTP server of one process: its sockets and its shutdown."""
 
 from __future__ import annotations
 
@@ -18,19 +18,24 @@ from ..errors import ConfigError
 from ..server.app import Gateway, uvicorn_settings
 
 ABORT_SECONDS = 5.0
-"""How long streams that are broken off have to say so."""
+"""Seconds for aborted streams to send their last events."""
 
 
 class GatewayServer(uvicorn.Server):
-    """A server that, told to stop, stops and is done: a program that was asked to end and did has not failed."""
+    """A uvicorn server that ends normally after SIGINT or SIGTERM. (uvicorn raises the signal again.)"""
 
     def __init__(self, gateway: Gateway) -> None:
         super().__init__(uvicorn.Config(gateway, **uvicorn_settings(gateway.services.config), lifespan="off"))
         self._gateway = gateway
 
     async def run_until_stopped(self, sockets: list[socket.socket]) -> None:
-        """Until it is told to stop. Raises `PellucidError` if something that is needed cannot be had."""
-        # What there is now stays: it need not be looked through for garbage again and again while streams wait.
+        """Serve until a signal stops the server.
+
+        Raises:
+            PellucidError: A resource that the gateway needs is not available.
+            SystemExit: The server could not start.
+        """
+        # The objects that exist now stay alive. The garbage collector need not scan them again while streams wait.
         gc.collect()
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)
@@ -43,7 +48,7 @@ class GatewayServer(uvicorn.Server):
         await super().startup(sockets)
 
     async def wait_started(self) -> None:
-        """Wait until it listens."""
+        """Wait until the server accepts connections."""
         while not self.started:  # noqa: ASYNC110 (uvicorn has no event for it)
             await asyncio.sleep(0.05)
 
@@ -51,7 +56,7 @@ class GatewayServer(uvicorn.Server):
         return not self.server_state.tasks
 
     async def _wait_for(self, seconds: float, is_done: Callable[[], bool]) -> None:
-        """Unless it is told to stop once more."""
+        """Wait until a condition is met, but no longer than `seconds`, and not after a second signal."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not is_done() and not self.force_exit:  # noqa: ASYNC110 (uvicorn has no event)
             await asyncio.sleep(0.02)
@@ -74,24 +79,32 @@ class GatewayServer(uvicorn.Server):
             self._gateway.services.stop_background_runs()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """First nobody is to come (`/ready` says so), then who comes is refused, while what is under way ends."""
+        """Shut down gracefully.
+
+        First, `/ready` reports that no new requests should come. Then new requests are refused, while running requests
+        end. Requests that take too long are cancelled.
+        """
         server = self._gateway.services.config.server
         self._gateway.services.is_draining = True
         await self._wait_for(server.drain_seconds, lambda: False)
         self._gateway.services.begin_shutdown()
         for connection in list(self.server_state.connections):
-            connection.shutdown()  # idle ones are closed, others after their answer; a socket is told
+            connection.shutdown()  # an idle one is closed, others after their response; a WebSocket is notified
         await self._wait_for(server.shutdown_seconds, self._is_idle)
         for task in list(self.server_state.tasks):
             task.cancel()
         await self._wait_for(ABORT_SECONDS, self._is_idle)
         await super().shutdown(sockets)
-        # Told twice, it does not wait for the streams; what the application holds is given back all the same.
+        # After a second signal, it does not wait for the streams, but still releases the application's resources.
         await self._gateway.lifespan_context.__aexit__(None, None, None)
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """The sockets to listen on. Raises `ConfigError`; first of all, before a model is fetched in vain."""
+    """Open the sockets to listen on. Call this first, so that a model is not fetched if the port is in use.
+
+    Raises:
+        ConfigError: The address or port cannot be used.
+    """
     sockets: list[socket.socket] = []
     try:
         address_infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

@@ -1,4 +1,4 @@
-"""`pellucid keys`: API keys of the gateway. A key is printed once, when it is made."""
+"""`pellucid keys`: API keys of the gateway. A key is printed once, when it is created."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def _parse_duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """A length of time, for options."""
+    """Parse a duration such as `30d` to seconds."""
     if value is None:
         return None
     match = re.fullmatch(r"(\d{1,6})([smhdw])", value)
     if match is None or not int(match[1]):
-        raise click.BadParameter(f"{value!r} is no length of time; it looks like 30d, 12h or 90m")
+        raise click.BadParameter(f"{value!r} is not a duration; write it as 30d, 12h or 90m")
     return float(int(match[1]) * _UNITS[match[2]])
 
 
@@ -46,23 +46,23 @@ _POSITIVE = click.IntRange(1)
 
 @click.group()
 def keys() -> None:
-    """API keys of the gateway: who may ask, and for what."""
+    """API keys of the gateway: who may use it, and for what."""
 
 
 @keys.command()
-@click.option("--owner", required=True, metavar="WHO", help="The tenant; what one key made, another of theirs can use.")
+@click.option("--owner", required=True, metavar="WHO", help="The tenant. Its keys share what each of them has stored.")
 @click.option("--name", default="", metavar="TEXT", help="What the key is for.")
 @click.option(
-    "--expires", callback=_parse_duration, metavar="TIME", help="How long it is valid: 30d, 12h, 90m (for good)."
+    "--expires", callback=_parse_duration, metavar="TIME", help="How long it is valid: 30d, 12h, 90m (for ever)."
 )
 @click.option("--model", "models", multiple=True, metavar="GLOB", help="A model it may use (all); can be repeated.")
 @click.option("--tool", "tools", multiple=True, metavar="GLOB", help="A server tool it may use (all); can be repeated.")
 @click.option("--view", type=click.Choice(VIEWS), default="raw", show_default=True, help="The most it may see.")
-@click.option("--no-counts", is_flag=True, help="Numbers of tokens are not shown.")
-@click.option("--events", type=click.Choice(["openresponses", "openai"]), help="Whose event names it gets.")
-@click.option("--no-store", is_flag=True, help="Nothing may be kept.")
+@click.option("--no-counts", is_flag=True, help="Do not show numbers of tokens.")
+@click.option("--events", type=click.Choice(["openresponses", "openai"]), help="Which event names it gets.")
+@click.option("--no-store", is_flag=True, help="Nothing may be stored.")
 @click.option(
-    "--retention", callback=_parse_duration, metavar="TIME", help="How long its responses are kept: 30d, 12h."
+    "--retention", callback=_parse_duration, metavar="TIME", help="How long its responses are stored: 30d, 12h."
 )
 @click.option("--rpm", type=_POSITIVE, metavar="N", help="Requests a minute.")
 @click.option("--tpm", type=_POSITIVE, metavar="N", help="Tokens a minute.")
@@ -93,7 +93,8 @@ def create(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Make a key, and print it: it is not kept, and cannot be shown again. Once there is one, everybody needs one."""
+    """Create a key and print it. It is not stored, and cannot be shown again. When there is a key, every client needs
+    one."""
     if not is_owner_name(owner):
         raise RequestError(f"--owner: {OWNER_RULE}")
     policy = Policy(
@@ -127,7 +128,10 @@ def create(
     existing_count = with_store(file, store, lambda opened_store: _add_key(opened_store, row))
     if not existing_count and access.keys is not False and not access.requires_credentials:
         soon = f"within {access.key_seconds:g} s"
-        click.echo(f"The first key: {soon} the gateway asks everybody for one, for good (docs/access.md).", err=True)
+        click.echo(
+            f"The first key: {soon} the gateway requires a key from every client, permanently (docs/access.md).",
+            err=True,
+        )
     if as_json:
         print_json({"key": key.text, **_key_fields(row, now)})
     else:
@@ -136,7 +140,7 @@ def create(
 
 
 async def _add_key(store: Store, row: StoredKey) -> int:
-    """How many there were before."""
+    """Add a key. Returns the number of keys that existed before."""
     existing_count = len(await store.keys.list())
     await store.keys.add(row)
     return existing_count
@@ -147,7 +151,7 @@ async def _add_key(store: Store, row: StoredKey) -> int:
 @json_option
 @store_options
 def list_keys(owner: str | None, file: Path | None, store: str | None, as_json: bool) -> None:
-    """List the keys: whose they are and what they may do. Secrets are not kept."""
+    """List the keys with their owners and policies. Secrets are not stored."""
     rows, now = with_store(file, store, lambda opened_store: opened_store.keys.list(owner)), time.time()
     entries = [_key_fields(row, now) for row in rows]
     if as_json:
@@ -166,7 +170,7 @@ def list_keys(owner: str | None, file: Path | None, store: str | None, as_json: 
 @json_option
 @store_options
 def revoke(id: str, file: Path | None, store: str | None, as_json: bool) -> None:
-    """Revoke the key with this ID (`key_…`). Gateways that just used it forget it within seconds (docs/access.md)."""
+    """Revoke the key with this ID (`key_…`). Gateways that cache it reject it within seconds (docs/access.md)."""
     if not with_store(file, store, lambda opened_store: opened_store.keys.revoke(id, time.time())):
         message = f"there is no key {id!r}, or it is revoked already; `pellucid keys list` shows them"
         raise RequestError(message, kind="not_found")

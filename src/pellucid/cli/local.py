@@ -1,4 +1,4 @@
-"""Making the embedded model ready: fetch it with a progress bar, hand it to whoever asked."""
+"""Prepares the embedded model for commands: fetches it with a progress bar, and creates its engine."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from ..upstream import UpstreamClient
 
 
 async def fetch_with_bar(model: model_index.Model, path: Path | None = None) -> Path:
-    """The weights' path; what has to be fetched shows a bar on stderr. Raises `FetchError`."""
-    # Here, because a gateway with models of its own fetches nothing.
+    """Return the path of the weights. If they must be fetched, a progress bar is shown on stderr.
+
+    Raises:
+        FetchError: They could not be fetched.
+    """
+    # Imported here, because a gateway with other models fetches nothing.
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -58,25 +62,25 @@ async def fetch_with_bar(model: model_index.Model, path: Path | None = None) -> 
 
 
 async def embedded_model(config: LocalConfig, transport: UpstreamClient) -> EmbeddedModel:
-    """The model that the configuration names, fetched; its engine is not started yet."""
+    """Fetch the model of the configuration. Its engine is not started."""
     return EmbeddedModel(await local_engine(config), transport)
 
 
 async def local_engine(config: LocalConfig) -> Engine:
-    """Its engine, not started yet."""
+    """Fetch the model of the configuration, and create its engine without starting it."""
     model = local_model(config)
     weights = await fetch_with_bar(model, _user_file(config))
     return Engine(model, weights, threads=config.threads, context=config.context)
 
 
 def unfetched_engine(config: LocalConfig) -> Engine:
-    """One that is never to be started: for who asks only what it would be."""
+    """Create an engine that must not be started, to check a configuration without fetching the model."""
     model = local_model(config)
     return Engine(model, Path(model.file), threads=config.threads, context=config.context)
 
 
 def local_model(config: LocalConfig) -> model_index.Model:
-    """What is known of the model that the configuration names."""
+    """Return the description of the model of the configuration."""
     user_file = _user_file(config)
     return (
         model_index.Model.from_path(user_file)

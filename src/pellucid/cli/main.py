@@ -1,5 +1,6 @@
-"""The commands, and how errors leave: one sentence on stderr, exit status 2 for what the caller can mend, 70 for a
-fault of our own, else 1.
+"""The table of commands, and the form of errors: one sentence on stderr.
+
+Exit status: 2 for an error that the user can fix, 70 for a fault of Pellucid, 1 for any other error.
 """
 
 from __future__ import annotations
@@ -25,16 +26,14 @@ COMMANDS = {
     "decode": CommandRow(
         "decode:decode", "Decode a provider's answer, streamed or whole, and print it as one JSON object."
     ),
-    "translate": CommandRow(
-        "translate:translate", "Translate a provider's answer into what a client of a protocol would get."
-    ),
+    "translate": CommandRow("translate:translate", "Translate a provider's answer to the form of a client protocol."),
     "models": CommandRow("models:models", "The models that can run inside the gateway."),
-    "keys": CommandRow("keys:keys", "API keys of the gateway: who may ask, and for what."),
+    "keys": CommandRow("keys:keys", "API keys of the gateway: who may use it, and for what."),
     "seal-keys": CommandRow(
         "seal_keys:seal_keys",
-        "The keys that seal reasoning: the first seals, all open what they sealed until they are retired.",
+        "The keys that seal reasoning. The first one seals; each opens what it has sealed until it is retired.",
     ),
-    "space": CommandRow("space:space", "Spaces: rooms in which agents and people think aloud (docs/spaces.md)."),
+    "space": CommandRow("space:space", "Spaces, in which agents and people reason in the open (docs/spaces.md)."),
     "record": CommandRow("record:record", "The tamper-evident record of what is stored (docs/record.md)."),
     "config": CommandRow("config:config", "The configuration file."),
     "openapi": CommandRow("openapi:openapi", "Print the OpenAPI document."),
@@ -43,6 +42,8 @@ COMMANDS = {
 
 
 class _MainGroup(LazyGroup):
+    """The top-level group. It prints errors, and sets the exit status."""
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -55,13 +56,13 @@ class _MainGroup(LazyGroup):
             click.echo(f"Error: {error}", err=True)
             ctx.exit(2 if error.info.kind in ("invalid_request", "not_found", "unsupported") else 1)
         except BrokenPipeError:
-            # Whoever read our output has had enough. What is still buffered goes nowhere, without a word.
+            # The reader of the output has closed the pipe. Buffered output is discarded without a message.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(0)
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
         except Exception as error:
-            # The message may quote content; the place is what a report needs.
+            # The message may quote content, so only the place in the code is printed.
             click.echo(f"Error: a fault of Pellucid's own, please report it: {error_location(error)}", err=True)
             ctx.exit(70)
 

@@ -1,4 +1,4 @@
-"""`pellucid models`: the embedded models, and fetching one ahead of time."""
+"""`pellucid models`: lists the embedded models, and fetches one in advance."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def models() -> None:
 
 @models.command("list")
 def list_models() -> None:
-    """Show the models, their size and licence, and which are here already."""
+    """Show the models, their size and licence, and which are in the cache."""
     table = Table(box=None, pad_edge=False)
     for heading in ("name", "size", "licence", "here", "what it is"):
         table.add_column(heading, overflow="fold")
@@ -32,5 +32,5 @@ def list_models() -> None:
 @models.command()
 @click.argument("name")
 def pull(name: str) -> None:
-    """Fetch the model NAME into the cache, verified."""
+    """Fetch the model NAME into the cache, and verify it."""
     click.echo(asyncio.run(fetch_with_bar(model_index.find_model(name))))

@@ -1,4 +1,4 @@
-"""`pellucid openapi`: the API's description, as the server gives it at /openapi.json."""
+"""`pellucid openapi`: prints the OpenAPI document that the server has at /openapi.json."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Options that several commands share, how they become a configuration, and what may be written to a terminal of text
-that comes from elsewhere."""
+"""Options that several commands share, their conversion to a configuration, and safe output of foreign text."""
 
 from __future__ import annotations
 
@@ -16,11 +15,12 @@ from ..unicode import did_you_mean
 if TYPE_CHECKING:
     from ..server.config import Config
 
-# A model has no business with the terminal itself: all controls but line break and tab are left out.
+# Text of a model must not control the terminal: all control characters except line feed and tab are removed.
 CONTROL_CHARACTERS = dict.fromkeys([*range(9), *range(11, 32), *range(127, 160)])
 
 
 def strip_controls(text: str) -> str:
+    """Remove control characters, except line feed and tab."""
     return text.translate(CONTROL_CHARACTERS)
 
 
@@ -30,14 +30,14 @@ DEFAULT_FILE = Path("pellucid.toml")
 
 
 def model_options(command: F) -> F:
-    """Where the models are: a file, or one upstream named on the command line."""
+    """Add the options that locate the models: a configuration file, or one upstream."""
     for option in (
         click.option(
             "--config", "file", type=click.Path(path_type=Path), help="A TOML file (see docs/configuration.md)."
         ),
-        click.option("--provider", metavar="NAME", help="Whose dialect the upstream speaks: vllm, openai, deepseek …"),
-        click.option("--upstream", metavar="URL", help="The upstream's address, up to and with /v1."),
-        click.option("--upstream-model", metavar="M", help="The model to ask for there."),
+        click.option("--provider", metavar="NAME", help="The upstream's profile: vllm, openai, deepseek …"),
+        click.option("--upstream", metavar="URL", help="The upstream's address, including /v1."),
+        click.option("--upstream-model", metavar="M", help="The model's name there."),
         click.option("--api-key-env", metavar="VAR", help="The environment variable that holds the upstream's key."),
         click.option("--local-model", metavar="NAME", help="The embedded model, by name or as a path to a GGUF file."),
     ):
@@ -54,7 +54,11 @@ def read_options(
     local_model: str | None,
     **server: Any,
 ) -> Config:
-    """The configuration that the options amount to. Raises `ConfigError`."""
+    """Build the configuration from the options, and from the configuration file if there is one.
+
+    Raises:
+        ConfigError: The options or the file are invalid.
+    """
     from ..providers.profiles import builtin_profiles
     from ..server.config import check_config, read_config
 
@@ -62,7 +66,7 @@ def read_options(
     if provider is None and upstream is None:
         for option, value in (("--upstream-model", upstream_model), ("--api-key-env", api_key_env)):
             if value is not None:
-                raise ConfigError([f"{option}: of which upstream? Give --provider or --upstream too"])
+                raise ConfigError([f"{option}: it needs an upstream; give --provider or --upstream too"])
     if file is not None or DEFAULT_FILE.exists():
         base = read_config(file or DEFAULT_FILE)
         if not (provider or upstream or local_model or any(value is not None for value in server.values())):

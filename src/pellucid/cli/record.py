@@ -1,4 +1,4 @@
-"""`pellucid record`: the tamper-evident record: check it, take it along, erase what was recorded."""
+"""`pellucid record`: verifies and exports the tamper-evident record, and erases recorded contents."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _scope_options(command: F) -> F:
     for name, metavar, help in (
-        ("--scope", "S", "Only this: conversation:ID, response:ID or space:NAME."),
-        ("--owner", "O", "Only what is this tenant's."),
+        ("--scope", "S", "Only this scope: conversation:ID, response:ID or space:NAME."),
+        ("--owner", "O", "Only this tenant's."),
     ):
         command = click.option(name, metavar=metavar, help=help)(command)
     return command
@@ -72,8 +72,8 @@ def verify(
     store: str | None,
     exported: str | None,
 ) -> None:
-    """Is the record whole, and is what is stored what was recorded? Of the store, or of an export alone (FILE). Exits
-    with 1 if anything is wrong, and says which entry it is."""
+    """Verify that the record is complete, and that the stored contents are those that were recorded. Checks the store,
+    or only an export (FILE). If anything is wrong, it prints the entry, and the exit status is 1."""
     scopes: list[ScopeReport] = []
 
     def report_scopes(finished: list[ScopeReport]) -> None:
@@ -87,7 +87,7 @@ def verify(
     known_checkpoints = list(_read_checkpoints(known)) if known is not None else []
     if exported is not None:
         if owner is not None or scope is not None:
-            raise RequestError("--owner and --scope say what to read of a store; an export is checked whole")
+            raise RequestError("--owner and --scope select a part of a store; an export is always checked completely")
         verifier = Verifier(trusted, known=known_checkpoints)
         for line in _read_lines(exported):
             report_scopes(verifier.feed(line))
@@ -107,7 +107,7 @@ def verify(
     if not report.scopes and report.is_ok and (owner or scope):
         scope_name = " of ".join(one for one in (scope, owner) if one)
         raise RequestError(
-            f"the record has nothing of {scope_name}; without it, `verify` lists what there is", kind="not_found"
+            f"the record has nothing of {scope_name}; `verify` without it lists what there is", kind="not_found"
         )
     if as_json:
         print_json({"right": report.is_ok, **msgspec.to_builtins(report), "chains": scopes})
@@ -118,13 +118,15 @@ def verify(
             f"{_count_of(report.checkpoints, 'checkpoint')}."
         )
         if report.before:
-            click.echo(f"{report.before} stored before there was a record.")
+            click.echo(f"{report.before} stored before the record began.")
         if report.checkpoints and report.keys == "own":
-            click.echo("The signatures were checked with the key in the export itself: with --public-key, whose it is.")
+            click.echo(
+                "The signatures were checked with the key in the export; use --public-key to check whose key it is."
+            )
         if report.is_ok:
-            click.echo("The record is whole, and everything is as it was recorded.")
+            click.echo("The record is complete, and everything is as it was recorded.")
         else:
-            click.echo(f"{_count_of(len(report.findings), 'thing')} wrong:")
+            click.echo(f"{_count_of(len(report.findings), 'problem')} found:")
         for finding in report.findings:
             click.echo(f"  {finding}")
     ctx.exit(0 if report.is_ok else 1)
@@ -135,13 +137,13 @@ def verify(
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="The file to write it to (standard output).")
 @store_options
 def export(owner: str | None, scope: str | None, output: Path | None, file: Path | None, store: str | None) -> None:
-    """Write the record as lines of JSON: checkpoints, entries, and the contents that are still there. What was not
-    signed yet is signed first. `pellucid record verify FILE` checks it, wherever it is."""
+    """Write the record as lines of JSON: checkpoints, entries, and the contents that are still stored. Entries that are
+    not signed yet are signed first. `pellucid record verify FILE` checks the export on any machine."""
     keys = ensure_record_keys(load_configuration(file).record_key_path())
     lines = [KeyLine(id=id, pem=public_pem(public)) for id, public in keys.trusted.items()]
 
     async def write(opened_store: Store) -> None:
-        with suppress(AlreadyStored):  # the gateway does it at this moment
+        with suppress(AlreadyStored):  # the gateway is signing at this moment
             await opened_store.record.sign()
         with _open_output(output) as out:
             await opened_store.record.export(lambda line: _write_line(out, line), owner=owner, scope=scope, keys=lines)
@@ -150,19 +152,19 @@ def export(owner: str | None, scope: str | None, output: Path | None, file: Path
 
 
 @record.command()
-@click.option("--owner", metavar="O", help="The tenant whose it is, if several have one of this name.")
+@click.option("--owner", metavar="O", help="The tenant, if several have a scope of this name.")
 @store_options
 @click.argument("scope")
 @click.argument("subjects", nargs=-1, metavar="[SUBJECT]…")
 def erase(owner: str | None, file: Path | None, store: str | None, scope: str, subjects: tuple[str, ...]) -> None:
-    """Erase what was stored in a SCOPE (conversation:ID, response:ID, space:NAME): all of it, or each SUBJECT: the id
-    of a response or an item, the number of an envelope. The record says that it was erased, and stays whole; what is
-    left of it there can be compared with no guess."""
+    """Erase the contents of a SCOPE (conversation:ID, response:ID, space:NAME): all of them, or each SUBJECT, which is
+    the id of a response or an item, or the number of an envelope. The record notes that they were erased, and stays
+    verifiable. The digests that remain in it cannot be used to test a guess of the contents."""
 
     async def erase_contents(opened_store: Store) -> int:
         owners = await opened_store.record.owners_of(scope)
         if owner is None and len(owners) > 1:
-            raise RequestError(f"{scope} is there of several: choose one with --owner ({', '.join(owners)})")
+            raise RequestError(f"{scope} exists for several owners; choose one with --owner ({', '.join(owners)})")
         if not owners or (owner is not None and owner not in owners):
             raise RequestError(
                 f"the record has no {scope}; `pellucid record verify` lists what it has", kind="not_found"
@@ -177,16 +179,16 @@ def erase(owner: str | None, file: Path | None, store: str | None, scope: str, s
 
 @record.command()
 @_scope_options
-@click.option("--all", "everything", is_flag=True, help="Whatever there is.")
+@click.option("--all", "everything", is_flag=True, help="All chains.")
 @store_options
 def accept(owner: str | None, scope: str | None, everything: bool, file: Path | None, store: str | None) -> None:
-    """Take chains as they are whose end was written without the key, after you looked at them: their entries are signed
-    from then on, and each chain says that it was accepted. Until then `verify` names them."""
+    """Accept chains whose last entries were written without the key, after you have inspected them. Their entries are
+    signed from then on, and each chain notes that it was accepted. Until then, `verify` lists them."""
     if not (owner or scope or everything):
-        raise click.UsageError("Which? Give --scope, --owner, or --all")
+        raise click.UsageError("Select the chains with --scope, --owner, or --all")
     keys = load_record_keys(load_configuration(file))
     if keys is None:
-        raise RequestError("there is no key here to seal them with; `pellucid serve` makes it once", kind="not_found")
+        raise RequestError("there is no key here to sign them with; `pellucid serve` creates it once", kind="not_found")
     count = with_store(
         file,
         store,
@@ -200,10 +202,10 @@ def accept(owner: str | None, scope: str | None, everything: bool, file: Path | 
 @record.command()
 @store_options
 def key(file: Path | None, store: str | None) -> None:
-    """Print the public key, for whoever is to check the record without this gateway."""
+    """Print the public key, which others need to check the record without this gateway."""
     keys = load_record_keys(load_configuration(file))
     if keys is None:
-        raise RequestError("there is no key yet; `pellucid serve` makes it once", kind="not_found")
+        raise RequestError("there is no key yet; `pellucid serve` creates it once", kind="not_found")
     for public in keys.trusted.values():
         click.echo(public_pem(public), nl=False)
 

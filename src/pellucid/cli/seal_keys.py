@@ -1,4 +1,4 @@
-"""`pellucid seal-keys`: the keys that seal reasoning. No command prints a key."""
+"""`pellucid seal-keys`: manages the keys that seal reasoning. No command prints a key."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _key_file_options(command: F) -> F:
-    """Where the keys are: where the gateway's configuration says, as long as nothing else is said here."""
+    """Add the options that locate the key file. By default, the gateway's configuration does."""
     for option in (
         click.option("--config", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
         click.option(
             "--file",
             type=click.Path(path_type=Path),
-            envvar=f"{ENV}_SECRET_FILE",
-            help=f"Another file than the configuration's. (Keys in the environment variable {ENV} win over it.)",
+            envvar=f"{ENV}_FILE",
+            help=f"The key file, instead of the configuration's. (Keys in the variable {ENV} take precedence.)",
         ),
     ):
         command = option(command)
@@ -42,13 +42,13 @@ def _key_file_path(file: Path | None, config: Path | None) -> Path:
 
 @click.group("seal-keys")
 def seal_keys() -> None:
-    """The keys that seal reasoning: the first seals, all open what they sealed until they are retired."""
+    """The keys that seal reasoning. The first one seals; each opens what it has sealed until it is retired."""
 
 
 @seal_keys.command("list")
 @_key_file_options
 def list_keys(file: Path | None, config: Path | None) -> None:
-    """Show the keys' names and what each is for."""
+    """Show the names of the keys and the use of each."""
     keys = env_keys() or read_keys(_key_file_path(file, config))
     now = datetime.now(UTC)
     table = Table(box=None, pad_edge=False)
@@ -62,7 +62,7 @@ def list_keys(file: Path | None, config: Path | None) -> None:
 @seal_keys.command()
 @_key_file_options
 def rotate(file: Path | None, config: Path | None) -> None:
-    """Put a new key first. It seals from now on, and the others go on opening."""
+    """Add a new key in the first place. It seals from now on, and the others continue to open."""
     _require_file_keys()
     path = _key_file_path(file, config)
     keys = change_keys(path, lambda keys: keys.rotate(datetime.now(UTC))) if path.exists() else ensure_keys(path)
@@ -71,10 +71,10 @@ def rotate(file: Path | None, config: Path | None) -> None:
 
 @seal_keys.command()
 @_key_file_options
-@click.option("--in-days", type=click.IntRange(0, 36500), default=0, help="Not now, but in so many days.")
+@click.option("--in-days", type=click.IntRange(0, 36500), default=0, help="Retire it in this number of days, not now.")
 @click.argument("name")
 def retire(file: Path | None, config: Path | None, in_days: int, name: str) -> None:
-    """Retire the key NAME: it seals nothing more, and from then on it opens nothing either."""
+    """Retire the key NAME. It seals nothing more now, and opens nothing more from the time of its retirement."""
     _require_file_keys()
     at = (datetime.now(UTC) + timedelta(days=in_days)).replace(microsecond=0)
     change_keys(_key_file_path(file, config), lambda keys: keys.retire(name, at))

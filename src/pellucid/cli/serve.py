@@ -1,4 +1,4 @@
-"""`pellucid serve`: the gateway, in this process or in several."""
+"""`pellucid serve`: runs the gateway in this process or in several worker processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--workers", type=int, metavar="N", help="How many processes (1); more than one needs Redis.")
 def serve(host: str | None, port: int | None, workers: int | None, **where: Any) -> None:
     """Start the gateway. Without any configuration, it answers with a small model of its own."""
-    # Imported here, as in `_serve`: `--help` and a mistake in the configuration need none of it.
+    # Imported here, as in `_serve`, because `--help` and an error in the configuration do not need these modules.
     import uvloop
 
     from ..server.observability import configure_logging

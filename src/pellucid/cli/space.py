@@ -1,7 +1,7 @@
-"""`pellucid space`: its commands.
+"""The table of the commands of `pellucid space`.
 
-Those of `space_store` make, list and delete spaces in the gateway's store; the others take part in a space over the
-gateway.
+The commands in `space_store` create, list and delete spaces in the gateway's store. The others connect to a space
+through the gateway.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from .group import CommandRow, LazyGroup
 COMMANDS = {
     "create": CommandRow(
         "space_store:create",
-        "Make the space NAME, and print its participants' tokens: they are not kept, and cannot be shown again.",
+        "Create the space NAME, and print its participants' tokens. They are not stored, and cannot be shown again.",
     ),
     "add": CommandRow("space_store:add", "Add participants to the space NAME, and print their tokens."),
-    "list": CommandRow("space_store:list_spaces", "List the spaces and who is in them. Tokens are not kept."),
+    "list": CommandRow("space_store:list_spaces", "List the spaces and their participants. Tokens are not stored."),
     "delete": CommandRow(
         "space_store:delete",
-        "Delete the space NAME with all that was said in it; or participants of it, whose tokens open nothing then.",
+        "Delete the space NAME with all its envelopes; or only some of its participants, whose tokens become invalid.",
     ),
     "join": CommandRow(
-        "space_join:join", "Be in a space: see what is said, and say what you type. `/help` tells what else there is."
+        "space_join:join", "Join a space: see its envelopes, and send what you type. `/help` lists the commands."
     ),
     "tail": CommandRow("space_tail:tail", "Watch a space."),
     "say": CommandRow(
         "space_join:say",
-        "Say TEXT in a space (`-` reads it from standard input), and print the id and the number that it got.",
+        "Send TEXT to a space (`-` reads it from standard input), and print the id and the number of the envelope.",
     ),
-    "replay": CommandRow("space_tail:replay", "Replay what was said in a space."),
+    "replay": CommandRow("space_tail:replay", "Replay the history of a space."),
     "export": CommandRow(
         "space_export:export",
-        "Export what was said in a space. The last line of `jsonl` says how many there are: without it, it broke off.",
+        "Export the history of a space. The last line of `jsonl` counts the envelopes; without it, it is incomplete.",
     ),
 }
 
 
 @click.group(cls=LazyGroup, rows=COMMANDS)
 def space() -> None:
-    """Spaces: rooms in which agents and people think aloud (docs/spaces.md)."""
+    """Spaces, in which agents and people reason in the open (docs/spaces.md)."""

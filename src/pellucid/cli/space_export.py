@@ -1,4 +1,4 @@
-"""`pellucid space export`: all that one may see of a space, as lines of JSON."""
+"""`pellucid space export`: writes the envelopes of a space that the participant may see, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .space_options import connection_options, open_reader
     type=click.Choice(EXPORT_FORMATS),
     default="jsonl",
     show_default=True,
-    help="Every envelope; one line for each reasoning, as training data; or OpenTelemetry's messages.",
+    help="Every envelope; one line for each context of reasoning, as training data; or OpenTelemetry's messages.",
 )
 @click.option(
     "--reasoning",
     type=click.Choice(REASONING_FORMS),
     help="Where a chat-jsonl line has the reasoning.",
 )
-@click.option("--complete", is_flag=True, help="Only the reasoning that has a question and an answer (chat-jsonl).")
-@click.option("--no-metadata", is_flag=True, help="Without our own field (chat-jsonl), as some trainers want it.")
-@click.option("--after-seq", type=int, metavar="N", help="Only what was said after this number.")
-@click.option("--before-seq", type=int, metavar="N", help="Only what was said before it.")
+@click.option("--complete", is_flag=True, help="Only reasoning that has a question and an answer (chat-jsonl).")
+@click.option("--no-metadata", is_flag=True, help="Without Pellucid's own field (chat-jsonl), for some trainers.")
+@click.option("--after-seq", type=int, metavar="N", help="Only envelopes after this number.")
+@click.option("--before-seq", type=int, metavar="N", help="Only envelopes before this number.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file, instead of standard output.")
 def export(
     url: str,
@@ -47,9 +47,9 @@ def export(
     before_seq: int | None,
     output: Path | None,
 ) -> None:
-    """Export what was said in a space. The last line of `jsonl` says how many there are: without it, it broke off."""
+    """Export the history of a space. The last line of `jsonl` counts the envelopes; without it, it is incomplete."""
     if form != "chat-jsonl" and (reasoning or complete or no_metadata):
-        raise click.UsageError("--reasoning, --complete and --no-metadata say how --format chat-jsonl is written")
+        raise click.UsageError("--reasoning, --complete and --no-metadata apply only to --format chat-jsonl")
 
     async def write(out: BinaryIO) -> None:
         async with open_reader(url, token, space) as remote:

@@ -1,6 +1,6 @@
-"""`pellucid space join`: be in a space. Lines are chats; what begins with `/` is for us.
+"""`pellucid space join`: joins a space from a terminal. Lines are chats; a line that begins with `/` is a command.
 
-`pellucid space say`: one envelope into a space, and out again.
+`pellucid space say`: sends one envelope to a space.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from .transcript import Transcript
 @click.command()
 @click.argument("text", required=False)
 @connection_options
-@click.option("--to", multiple=True, metavar="ID", help="Whom it is for; can be repeated. Otherwise everybody.")
-@click.option("--answers", multiple=True, metavar="ID", help="The id of what it answers; can be repeated.")
-@click.option("--context", metavar="PATH", help="The reasoning in which it stands.")
-@click.option("--kind", default=kinds.CHAT, show_default=True, help="What it is: reasoning/cancel, mcp/request …")
-@click.option("--payload", metavar="JSON", help="All that it says, instead of TEXT.")
-@click.option("--json", "as_json", is_flag=True, help="Print what the gateway answers.")
+@click.option("--to", multiple=True, metavar="ID", help="A recipient; can be repeated (all).")
+@click.option("--answers", multiple=True, metavar="ID", help="The id of an envelope that it answers; can be repeated.")
+@click.option("--context", metavar="PATH", help="The context of reasoning that it belongs to.")
+@click.option("--kind", default=kinds.CHAT, show_default=True, help="Its kind: reasoning/cancel, mcp/request …")
+@click.option("--payload", metavar="JSON", help="The whole payload, instead of TEXT.")
+@click.option("--json", "as_json", is_flag=True, help="Print the gateway's response.")
 def say(
     text: str | None,
     url: str,
@@ -49,7 +49,7 @@ def say(
     payload: str | None,
     as_json: bool,
 ) -> None:
-    """Say TEXT in a space (`-` reads it from standard input), and print the id and the number that it got."""
+    """Send TEXT to a space (`-` reads it from standard input), and print the id and the number of the envelope."""
     envelope: dict[str, Any] = {
         "protocol": "mew/v0.4",
         "id": uuid.uuid4().hex,
@@ -71,25 +71,25 @@ def _payload(kind: str, text: str | None, payload: str | None) -> dict[str, Any]
     if (text is None) == (payload is None):
         if text is None and kind == kinds.CANCEL:
             return {}
-        raise click.UsageError("Say what? Give TEXT, or --payload, and one of them only")
+        raise click.UsageError("Give TEXT or --payload, and only one of them")
     if payload is None:
         content = sys.stdin.read() if text == "-" else text
         return {kinds.kind_of(kind).input_field: content}
     try:
         value = msgspec.json.decode(payload)
     except msgspec.DecodeError as error:
-        raise click.BadParameter(f"it is no JSON: {error}", param_hint="--payload") from None
+        raise click.BadParameter(f"it is not valid JSON: {error}", param_hint="--payload") from None
     if not isinstance(value, dict):
         raise click.BadParameter("it must be an object", param_hint="--payload")
     return value
 
 
 HELP = """\
-TEXT                      say it to everybody       //TEXT   the same, where it begins with a slash
-/to ID TEXT               say it to one
-/cancel [WHO|CONTEXT] …   end a reasoning: the newest one, or the newest one of somebody; then why
-/view full|collapsed|main how much of the reasoning you see
-/who                      who is here
+TEXT                      send it to all            //TEXT   the same, if it begins with a slash
+/to ID TEXT               send it to one participant
+/cancel [ID|CONTEXT] …    cancel a reasoning: the newest one, or the newest one of a participant; then the reason
+/view full|collapsed|main how much of the reasoning is shown
+/who                      list the participants
 /quit                     leave"""
 
 
@@ -99,7 +99,7 @@ TEXT                      say it to everybody       //TEXT   the same, where it 
 @last_option
 @json_option
 def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as_json: bool) -> None:
-    """Be in a space: see what is said, and say what you type. `/help` tells what else there is."""
+    """Join a space: see its envelopes, and send what you type. `/help` lists the commands."""
 
     async def run() -> None:
         async with open_participant(url, token, space, view=view, history=last) as participant:
@@ -110,14 +110,14 @@ def join(url: str, token: str, space: str | None, view: SpaceView, last: int, as
 
 
 class TerminalSession:
-    """Somebody at a terminal, or a program that writes lines."""
+    """A participant that is controlled by lines on stdin, from a person at a terminal or from a program."""
 
     def __init__(self, participant: Participant, transcript: Transcript) -> None:
         self._participant = participant
         self._transcript = transcript
         self._is_interactive = sys.stdin.isatty()
         self._open_reasoning: dict[str, str] = {}
-        """Contexts of reasoning that are open, as far as was seen, and whose they are."""
+        """Contexts of reasoning that are open, as far as they were seen, and the participant of each."""
         self._commands: dict[str, Callable[[str], Awaitable[None]]] = {
             "to": self._to,
             "cancel": self._cancel,
@@ -127,10 +127,11 @@ class TerminalSession:
         }
 
     async def run(self) -> None:
+        """Take part in the space until stdin ends, `/quit` is entered, or the space is closed."""
         participant = self._participant
-        others = ", ".join(sorted(participant.participants)) or "nobody else"
+        others = ", ".join(sorted(participant.participants)) or "no others"
         self._transcript.print_notice(
-            f"You are {participant.id} in {participant.space}, with {others}. /help tells what you can do."
+            f"You are {participant.id} in {participant.space}, with {others}. /help lists the commands."
         )
         watching, reading = asyncio.create_task(self._watch()), asyncio.create_task(self._read_input())
         done, pending = await asyncio.wait((watching, reading), return_when=asyncio.FIRST_COMPLETED)
@@ -202,7 +203,7 @@ class TerminalSession:
             matching, reason = ([target], reason) if paths.is_segment(target.partition("/")[0]) else ([], reason)
         chosen = matching if target else others
         if not chosen:
-            raise RequestError("nobody is seen reasoning")
+            raise RequestError("no open reasoning was seen")
         await self._participant.cancel(chosen[-1], reason or None)
 
     async def _view(self, rest: str) -> None:

@@ -1,4 +1,4 @@
-"""Which space, and as whom: what the commands share that take part in one."""
+"""Options of the commands that connect to a space: its URL, and the participant's token."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ def _require_value(ctx: click.Context, param: click.Parameter, value: str | None
     if value:
         return value
     raise click.UsageError(
-        f"Which space? Set {URL} to its address, like http://127.0.0.1:8080/spaces/NAME, or give --url"
+        f"The space is missing. Set {URL} to its address, like http://127.0.0.1:8080/spaces/NAME, or give --url"
         if param.name == "url"
-        else f"As whom? Set {TOKEN} to your token in this space (`pellucid space create` and `add` print them)"
+        else f"The token is missing. Set {TOKEN} to your token in this space (`pellucid space create` prints it)"
     )
 
 
 def connection_options(command: F) -> F:
-    """`url`, `token` and `space`."""
+    """Add the options `url`, `token` and `space`."""
     for option in (
-        click.option("--space", metavar="NAME", help="The space, where the URL is that of the gateway."),
+        click.option("--space", metavar="NAME", help="The space, if the URL is that of the gateway."),
         click.option(
             "--token",
             envvar=TOKEN,
             metavar="TOKEN",
             callback=_require_value,
-            help=f"Who you are there. Best given as {TOKEN}: a command line can be read by others.",
+            help=f"Your token. Set {TOKEN} instead if possible, because other users can read a command line.",
         ),
         click.option(
             "--url",
             envvar=URL,
             metavar="URL",
             callback=_require_value,
-            help=f"Where the space is, like http://127.0.0.1:8080/spaces/review, or {URL}.",
+            help=f"The address of the space, like http://127.0.0.1:8080/spaces/review (or set {URL}).",
         ),
     ):
         command = option(command)
@@ -50,17 +50,18 @@ def connection_options(command: F) -> F:
 
 
 def view_option(default_view: SpaceView = "full") -> Callable[[F], F]:
+    """Return a decorator that adds the option `view`."""
     return click.option(
         "--view",
         type=click.Choice(SPACE_VIEWS),
         default=default_view,
         show_default=True,
-        help="How much of the reasoning: all of it; how each begins and ends; none.",
+        help="How much of the reasoning is shown: all of it; its beginning and end; none.",
     )
 
 
 MAX_ENVELOPES = 10_000
-"""Envelopes that a gateway gives at once."""
+"""Limit for the number of envelopes that a gateway returns at once."""
 
 last_option = click.option(
     "-n",
@@ -69,7 +70,7 @@ last_option = click.option(
     default=20,
     show_default=True,
     metavar="N",
-    help="How many of the last envelopes first.",
+    help="How many of the last envelopes to show first.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print each envelope as JSON, one a line.")
 

@@ -1,7 +1,6 @@
-"""`pellucid space`: spaces, and who is in them. Tokens are printed once, when they are made.
+"""`pellucid space create`, `add`, `list` and `delete`. Tokens are printed once, when they are created.
 
-Making, listing and deleting go to the store in which the gateway keeps its spaces; a gateway that runs sees it at once
-or within seconds.
+The commands access the gateway's store. A running gateway sees the changes at once or within seconds.
 """
 
 from __future__ import annotations
@@ -40,17 +39,17 @@ from .store_access import (
 )
 
 NewParticipant = tuple[str, list[Any]]
-"""Somebody who is to come in, and what they may."""
+"""The id of a participant to add, and its capabilities."""
 
 
 def _parse_participants(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> list[NewParticipant]:
-    """`ID`, or `ID=kind,kind…`, or `ID=[…]` with capabilities as JSON."""
+    """Parse `ID`, or `ID=kind,kind…`, or `ID=[…]` with capabilities as JSON."""
     capabilities_by_id: dict[str, list[Any]] = {}
     for value in values:
         id, is_limited, kinds = value.partition("=")
         check_participant(id, "--participant")
         if id in capabilities_by_id:
-            raise click.BadParameter(f"{id!r} comes twice")
+            raise click.BadParameter(f"{id!r} is given twice")
         capabilities_by_id[id] = _parse_capabilities(kinds) if is_limited else list(DEFAULT_CAPABILITIES)
         read_capabilities(capabilities_by_id[id], f"--participant {id}")
     return list(capabilities_by_id.items())
@@ -62,7 +61,7 @@ def _parse_capabilities(text: str) -> list[Any]:
     try:
         value = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise click.BadParameter(f"its capabilities are no JSON: {error}") from None
+        raise click.BadParameter(f"its capabilities are not valid JSON: {error}") from None
     return value if isinstance(value, list) else [value]
 
 
@@ -72,16 +71,16 @@ _PARTICIPANT = click.option(
     multiple=True,
     metavar="ID[=KIND,KIND…]",
     callback=_parse_participants,
-    help="Who may come in, and what they may send (chats, MCP and reasoning); can be repeated.",
+    help="A participant, and the kinds it may send (chats, MCP and reasoning); can be repeated.",
 )
 
 
 @click.command()
 @click.argument("name")
 @_PARTICIPANT
-@click.option("--owner", default=LOCAL_OWNER, show_default=True, metavar="WHO", help="The tenant whose keys list it.")
+@click.option("--owner", default=LOCAL_OWNER, show_default=True, metavar="WHO", help="The tenant that owns the space.")
 @click.option("--settings", "settings_file", type=click.Path(path_type=Path), help="A TOML or JSON file of settings.")
-@click.option("--reasoning", type=click.Choice(["strict", "flag", "off"]), help="How strictly reasoning is judged.")
+@click.option("--reasoning", type=click.Choice(["strict", "flag", "off"]), help="How strictly reasoning is validated.")
 @json_option
 @store_options
 def create(
@@ -94,7 +93,7 @@ def create(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Make the space NAME, and print its participants' tokens: they are not kept, and cannot be shown again."""
+    """Create the space NAME, and print its participants' tokens. They are not stored, and cannot be shown again."""
     check_name(name)
     if not is_owner_name(owner):
         raise RequestError(f"--owner: {OWNER_RULE}")
@@ -115,7 +114,7 @@ def create(
 def add(name: str, participants: list[NewParticipant], file: Path | None, store: str | None, as_json: bool) -> None:
     """Add participants to the space NAME, and print their tokens."""
     if not participants:
-        raise click.UsageError("Who? Give --participant ID, or ID=KIND,KIND…")
+        raise click.UsageError("A participant is missing. Give --participant ID, or ID=KIND,KIND…")
 
     async def work(opened_store: Store) -> dict[str, str]:
         return await provisioning.add_participants(
@@ -131,7 +130,7 @@ def add(name: str, participants: list[NewParticipant], file: Path | None, store:
 @json_option
 @store_options
 def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json: bool) -> None:
-    """List the spaces and who is in them. Tokens are not kept."""
+    """List the spaces and their participants. Tokens are not stored."""
 
     async def work(opened_store: Store) -> list[dict[str, Any]]:
         return [
@@ -153,15 +152,15 @@ def list_spaces(owner: str | None, file: Path | None, store: str | None, as_json
 @click.command()
 @click.argument("name")
 @click.option("--participant", "ids", multiple=True, metavar="ID", help="Only this participant; can be repeated.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @store_options
 def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store: str | None, as_json: bool) -> None:
-    """Delete the space NAME with all that was said in it; or participants of it, whose tokens open nothing then."""
+    """Delete the space NAME with all its envelopes; or only some of its participants, whose tokens become invalid."""
     if not ids and not yes:
         if not sys.stdin.isatty():
-            raise click.UsageError(f"This deletes all that was said in {name!r}; say so with --yes")
-        click.confirm(f"Delete {name!r} and all that was said in it?", abort=True)
+            raise click.UsageError(f"This deletes {name!r} with all its envelopes; confirm it with --yes")
+        click.confirm(f"Delete {name!r} with all its envelopes?", abort=True)
 
     async def work(opened_store: Store) -> None:
         row = await _require_space(opened_store, name)
@@ -174,8 +173,8 @@ def delete(name: str, ids: tuple[str, ...], yes: bool, file: Path | None, store:
         removable = {participant.id for participant in present if participant.origin == row.origin == "made"}
         if not_removable := [id for id in ids if id not in removable]:
             raise RequestError(
-                f"{not_removable[0]!r} was not added to {name!r} from here: whom the configuration names goes with a change "
-                "of it, and who was invited is put out with a space/kick",
+                f"{not_removable[0]!r} was not added to {name!r} with this command: remove a participant of the "
+                "configuration by changing it, and an invited one with a space/kick",
                 kind="not_found",
             )
         await opened_store.spaces.put(row, [one for one in present if one.id in removable and one.id not in ids])
@@ -212,19 +211,19 @@ def _print_tokens(
         entries = [{"id": id, "token": tokens[id], "capabilities": capabilities} for id, capabilities in participants]
         print_json({"name": name, "participants": entries, "tokens": tokens})
         return
-    click.echo(f"{name}: tokens, which cannot be shown again:" if tokens else f"{name} is made.", err=True)
+    click.echo(f"{name}: tokens, which cannot be shown again:" if tokens else f"{name} is created.", err=True)
     for id, token in tokens.items():
         click.echo(f"{id}\t{token}")
     url = f"{_gateway_url(file)}/spaces/{name}"
-    click.echo(f"Once `pellucid serve` runs, it is in a browser at {url}, and in a terminal:", err=True)
+    click.echo(f"While `pellucid serve` runs, open it in a browser at {url}, or in a terminal:", err=True)
     click.echo(f"  {TOKEN}=THE_TOKEN pellucid space join --url {url}", err=True)
 
 
 def _gateway_url(file: Path | None) -> str:
-    """Where the gateway is, as far as its configuration tells."""
+    """Return the URL of the gateway, as far as it follows from its configuration."""
     try:
         server = load_configuration(file).server
-    except PellucidError:  # it is not needed beside --store, and what was made is made
+    except PellucidError:  # with --store, the configuration is not needed, and the space was created
         server = Config().server
     return address_of(server.host, server.port)[0]
 

@@ -1,6 +1,6 @@
-"""`pellucid space tail`: what was said last in a space, and what is said now.
+"""`pellucid space tail`: prints the last envelopes of a space, and new ones as they arrive.
 
-`pellucid space replay`: what was said in a space, told again. Nobody acts on it, and nobody is there for it.
+`pellucid space replay`: prints the history of a space again. It does not join the space, and has no effect on it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .transcript import Transcript
 @click.command()
 @connection_options
 @view_option()
-@click.option("--speed", type=float, metavar="X", help="1 is the original pace, 2 twice that. Otherwise all at once.")
-@click.option("--longest-pause", type=float, metavar="SECONDS", help="With --speed: no pause is longer.")
-@click.option("--after-seq", type=int, metavar="N", help="Only what was said after this number.")
-@click.option("--before-seq", type=int, metavar="N", help="Only what was said before it.")
-@click.option("--since", metavar="TIME", help="Only what was said since: 2026-01-31T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only what was said until then.")
+@click.option("--speed", type=float, metavar="X", help="1 is the original speed, 2 is twice that (all at once).")
+@click.option("--longest-pause", type=float, metavar="SECONDS", help="With --speed: the longest pause.")
+@click.option("--after-seq", type=int, metavar="N", help="Only envelopes after this number.")
+@click.option("--before-seq", type=int, metavar="N", help="Only envelopes before this number.")
+@click.option("--since", metavar="TIME", help="Only envelopes since this time: 2026-01-31T12:00:00Z.")
+@click.option("--until", metavar="TIME", help="Only envelopes until this time.")
 @json_option
 def replay(
     url: str,
@@ -40,7 +40,7 @@ def replay(
     until: str | None,
     as_json: bool,
 ) -> None:
-    """Replay what was said in a space."""
+    """Replay the history of a space."""
 
     async def play() -> None:
         async with open_reader(url, token, space) as history:
@@ -64,9 +64,9 @@ def replay(
 @connection_options
 @view_option()
 @last_option
-@click.option("--after-seq", type=int, metavar="N", help="Everything after this number instead.")
-@click.option("--before-seq", type=int, metavar="N", help="Only what was said before this number, and no more.")
-@click.option("--follow/--no-follow", default=True, help="Whether to stay for what is said next.")
+@click.option("--after-seq", type=int, metavar="N", help="All envelopes after this number, instead of the last ones.")
+@click.option("--before-seq", type=int, metavar="N", help="Only envelopes before this number, and no new ones.")
+@click.option("--follow/--no-follow", default=True, help="Whether to wait for new envelopes.")
 @json_option
 def tail(
     url: str,
@@ -96,7 +96,7 @@ def tail(
                 reached = await show_page(history, after_seq=reached, before_seq=before_seq)
 
     async def show_page(history: SpaceReader, **query: Any) -> int | None:
-        """One page; where the next one begins."""
+        """Print one page of the history. Returns the number after which the next one begins; None after the last."""
         page = await history.page(**query, view=view)
         for envelope in page.envelopes:
             transcript.show(envelope, is_replay=True)

@@ -1,5 +1,6 @@
-"""What a gateway keeps, for commands that look at it or change it without a gateway: where it is, how it is opened, and
-how it is told. A gateway may run at the same time.
+"""Access to a gateway's store for commands that work without a gateway, and the form in which they print.
+
+A gateway may run at the same time.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 WIDE_COLUMNS = 400
-"""Columns of a table that nobody looks at on a terminal: a program reads it, and no line is broken."""
+"""Width of a table that is not printed to a terminal, so that no line is wrapped."""
 
 
 def store_options(command: F) -> F:
-    """`file` and `store`: where it is kept. Where the gateway's configuration says, if nothing else is said here."""
+    """Add the options `file` and `store`, which locate the store. By default, the gateway's configuration does."""
     for option in (
-        click.option("--store", metavar="URL", help="Another store than the configuration's."),
+        click.option("--store", metavar="URL", help="The store, instead of the configuration's."),
         click.option("--config", "file", type=click.Path(path_type=Path), help="The gateway's file (pellucid.toml)."),
     ):
         command = option(command)
@@ -42,7 +43,11 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def load_configuration(file: Path | None) -> Config:
-    """That of the file, or of the one that is here, or of none. Raises `ConfigError`."""
+    """Read the configuration from `file`, else from `pellucid.toml` if it exists, else use the defaults.
+
+    Raises:
+        ConfigError: It is invalid.
+    """
     return read_storage_config(file or DEFAULT_FILE) if file is not None or DEFAULT_FILE.exists() else Config()
 
 
@@ -54,8 +59,21 @@ def with_store(
     *,
     must_exist: bool = False,
 ) -> T:
-    """What `do` gives, of the store of this `url`, or else of the configuration. `there`: it is not made if it is not
-    there, for a store that was just made has nothing wrong in it. Raises `RequestError` then."""
+    """Open the store, run an operation on it, and close it.
+
+    Args:
+        file: The configuration file.
+        url: The store's URL, instead of the configuration's.
+        operation: Called with the open store.
+        recording: How changes are recorded.
+        must_exist: Do not create the store. (A check of a new, empty store would report no mistakes.)
+
+    Returns:
+        The result of the operation.
+
+    Raises:
+        RequestError: The store does not exist, and `must_exist` is set.
+    """
     store_url = url or load_configuration(file).store_url()
     if must_exist:
         _require_existing(store_url)
@@ -77,12 +95,12 @@ def _require_existing(url: str) -> None:
 
 
 def load_record_keys(config: Config) -> RecordKeys | None:
-    """The gateway's, if they are here. Makes none."""
+    """Return the gateway's record keys if they exist. No keys are created."""
     return find_record_keys(config.record_key_path())
 
 
 def recording_of(config: Config) -> Recording:
-    """As the gateway records, for a command that changes what it keeps."""
+    """Return the gateway's recording, for a command that changes stored data."""
     keys = load_record_keys(config)
     return Recording(config.record.enabled, keys.signers if keys is not None else ())
 
@@ -99,5 +117,5 @@ def print_table(table: Table) -> None:
 
 
 def format_time(seconds: float | None) -> str | None:
-    """A time in seconds since 1970, as it is told."""
+    """Format a Unix time in seconds as ISO 8601 in UTC."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,4 +1,4 @@
-"""Envelopes on a terminal: one lane for each participant, by colour; thinking dim, and further in the deeper it is.
+"""Prints envelopes on a terminal: a colour for each participant; reasoning dim, and indented by its depth.
 
 ada           Should we deploy?
 security    ╭ Should we deploy?
@@ -8,9 +8,8 @@ tools       │ ← 2 findings
 security    ╰ The risk is too high.  (0.92)
 security      Do not deploy.
 
-Comings and goings are told a moment later, so that those of one participant are one line.
-
-Who came and went, in as few words as it takes: successive comings and goings of one participant are one line.
+Presence events (a participant joined or left) are collected for a moment. Successive events of one participant become
+one line:
 
 alice left and came back, 3 times
 """
@@ -41,11 +40,11 @@ _REPEATED_EVENT_WORDS = {
     ("join", 1): "came, left and came back",
     ("leave", 1): "left, came back and left",
 }
-"""By what came first, and whether what came last is the same."""
+"""By the first event, and by whether the last event is the same (1) or not (0)."""
 
 
 def presence_lines(envelopes: Sequence[Envelope]) -> list[str]:
-    """What `system/presence` tells, each participant in the place where it was first told of."""
+    """Summarise presence envelopes: one line for each participant, in the order of their first events."""
     events_by_participant: dict[str, list[str]] = {}
     for envelope in envelopes:
         participant = envelope.payload.get("participant")
@@ -66,12 +65,14 @@ def _describe_presence(events: Sequence[str]) -> str:
 
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta", "bright_green")
 _MAX_SHOWN_CHARACTERS = 2_000
-"""Characters of a call's arguments, or of what came of it, that are shown. `--json` shows all."""
+"""Limit for the characters of a call's arguments or result that are shown. `--json` shows all."""
 GATHER_SECONDS = 1.0
-"""How long comings and goings are gathered where nothing else is said."""
+"""Seconds for which presence events are collected, if no other envelope arrives."""
 
 
 class TranscriptLine(NamedTuple):
+    """The text of an envelope, the mark before it, and its style."""
+
     mark: str
     text: str
     style: str = ""
@@ -149,14 +150,18 @@ _RENDERERS: dict[kinds.LabelContent, Callable[[Envelope], str]] = {
 
 
 class Transcript:
-    """Where envelopes are shown. `as_json`: for programs."""
+    """Prints envelopes to stdout.
+
+    Args:
+        as_json: Print each envelope as one line of JSON, for programs.
+    """
 
     def __init__(self, as_json: bool = False) -> None:
         self._as_json = as_json
         self._console = Console(highlight=False, soft_wrap=True, emoji=False)
         self._colours: dict[str, str] = {}
         self._presence_events: list[Envelope] = []
-        """Comings and goings that are not told yet."""
+        """Presence events that have not been printed yet."""
         self._presence_timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Transcript:
@@ -166,7 +171,12 @@ class Transcript:
         self._flush_presence()
 
     def show(self, envelope: Envelope, is_replay: bool = False) -> None:
-        """`as_said`: all of it is replayed, and shown as it was."""
+        """Print one envelope.
+
+        Args:
+            envelope: The envelope.
+            is_replay: Do not print it dim although it is replayed, because all envelopes are.
+        """
         if self._as_json:
             click.echo(encode(envelope, "mew/v0.4"))
             return
@@ -198,7 +208,7 @@ class Transcript:
         self._console.print(shown)
 
     def print_notice(self, text: str) -> None:
-        """A word of our own."""
+        """Print a notice of the program itself. Nothing is printed if the output is JSON."""
         if not self._as_json:
             self._flush_presence()
             self._console.print(Text(strip_controls(text), style="dim italic"))

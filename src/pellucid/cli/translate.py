@@ -1,10 +1,10 @@
-"""`pellucid translate`: captured provider bytes in, what a client would get out.
+"""`pellucid translate`: translates the captured bytes of a provider's response to those that a client would receive.
 
-The caller is made up: one message, no keys (so nothing is sealed), everything may be seen. Ids and times are made up
-the same way each time, so that two translations can be compared.
+The request is synthetic: one message, no seal keys (so nothing is sealed), the full view. Ids and times are generated
+in the same way each time, so that two translations can be compared.
 
-With `--check`, the exit status is 1 where the events break a rule, and also where the answer is an error: what a client
-would get is legal then, and still no answer.
+With `--check`, the exit status is 1 if the events break a rule, and also if the response is an error: its events are
+valid then, but there is no answer.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ _SEED = bytes(16)
 
 
 class DecodedRun(NamedTuple):
-    """An answer as a run gave it, a batch for each read."""
+    """A decoded response as the events of a run, with one batch for each read."""
 
     batches: list[list[Event]]
     mint: Mint
     model: str
     error: ErrorInfo | None
-    """Why the answer is an error, if it is one."""
+    """The error of the response, if it is one."""
 
 
 class EncodedRun(NamedTuple):
-    """What a client would get."""
+    """The bytes that a client would receive."""
 
     stream: bytes
     whole: bytes | None
-    """What a client gets that asks for no stream, where that can be asked for."""
+    """The response without streaming; None if the protocol only has streams."""
 
 
 def decode_run(reads: Iterable[list[ModelEvent]]) -> DecodedRun:
-    """The run of a model that answers with this, one batch for each read of it."""
+    """Run a model that gives these events, with one batch for each read."""
     mint = Minter(_SEED)
     run = Run(ModelCall("", [ModelRequest([UserPromptPart(CAPTURED_PROMPT)])]), mint)
     run.start()
@@ -59,7 +59,7 @@ def decode_run(reads: Iterable[list[ModelEvent]]) -> DecodedRun:
 
 
 def encode_run(row: ClientProtocol, decoded: DecodedRun, dialect: str, *, chunks: bool = False) -> EncodedRun:
-    """The answer in a protocol and one of its dialects."""
+    """Encode a run in a client protocol and one of its dialects."""
     encoder = row.make_encoder(decoded.mint, decoded.model, dialect, chunks)
     stream = encoder.start() + b"".join([encoder.feed(batch, CAPTURED_TIME) for batch in decoded.batches])
     if row.response_of is None:
@@ -71,16 +71,16 @@ def encode_run(row: ClientProtocol, decoded: DecodedRun, dialect: str, *, chunks
 
 
 def _protocol_and_dialect(name: str, dialect: str | None, *, chunks: bool, stream: bool) -> tuple[ClientProtocol, str]:
-    """The protocol and its dialect. Raises `RequestError` for what it has not."""
+    """Return the protocol and its dialect. Raises `RequestError` for an option that the protocol does not have."""
     row = CLIENT_PROTOCOLS[name]
     if dialect is not None and dialect not in row.dialects:
         known = f"no dialect {dialect!r}; there are: {', '.join(row.dialects)}" if row.dialects else "no dialects"
         raise RequestError(f"--dialect: {name} has {known}")
     if chunks and not row.supports_chunks:
         known = ", ".join(name for name, row in CLIENT_PROTOCOLS.items() if row.supports_chunks)
-        raise RequestError(f"--chunks: {name} has no other way to tell a message; there is one in: {known}")
+        raise RequestError(f"--chunks: {name} has no chunks; these protocols have them: {known}")
     if not stream and row.response_of is None:
-        raise RequestError(f"--no-stream: {name} has nothing but streams")
+        raise RequestError(f"--no-stream: {name} has only streams")
     return row, dialect or next(iter(row.dialects), "")
 
 
@@ -88,13 +88,13 @@ _DIALECTS = "; ".join(f"{name}: {', '.join(row.dialects)}" for name, row in CLIE
 
 
 @click.command()
-@click.option("--from", "provider", required=True, metavar="PROVIDER", help="Whose bytes they are.")
+@click.option("--from", "provider", required=True, metavar="PROVIDER", help="The provider that sent the bytes.")
 @click.option("--to", "to", required=True, type=click.Choice(list(CLIENT_PROTOCOLS)), help="The client's protocol.")
 @click.option("--dialect", metavar="D", help=f"The protocol's dialect, by default the first ({_DIALECTS}).")
 @click.option("--chunks", is_flag=True, help="Messages and calls as AG-UI's chunks.")
 @click.option("--stream/--no-stream", default=True, help="As a stream of events, or as the whole response.")
 @click.option("--check", is_flag=True, help="Also check the events: fail if one breaks a rule, or on an error.")
-@click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be told from the bytes.")
+@click.option("--content-type", metavar="T", help="The answer's Content-Type, if it cannot be guessed from the bytes.")
 @click.argument("file", type=click.File("rb"), default="-")
 def translate(
     provider: str,
@@ -106,7 +106,7 @@ def translate(
     content_type: str | None,
     file: BinaryIO,
 ) -> None:
-    """Translate a provider's answer into what a client of a protocol would get."""
+    """Translate a provider's answer to the form of a client protocol."""
     row, chosen = _protocol_and_dialect(to, dialect, chunks=chunks, stream=stream)
     decoded = decode_run([decode_bytes(provider, content_type, file.read())])
     answer = encode_run(row, decoded, chosen, chunks=chunks)

@@ -1,7 +1,7 @@
-"""One of the processes of `pellucid serve --workers N`. The supervisor (`workers`) starts it; nobody else does.
+"""A worker process of `pellucid serve --workers N`. Only the supervisor (`worker_supervisor`) starts it.
 
-It serves as a gateway of one process does, on sockets that it was given, with an engine that it was lent. When the
-supervisor is gone, it lets its streams finish and ends.
+It serves like a gateway of one process, on the supervisor's sockets and with the supervisor's engine. When the
+supervisor has ended, the worker lets its streams finish, and ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def _run_worker(sock: socket.socket) -> None:
     channel = await Channel.open(sock, FROM_SUPERVISOR_DECODER)
     setup = await channel.receive()
     if not isinstance(setup, WorkerSetup):
-        return  # the supervisor is gone already
+        return  # the supervisor has ended already
     config = msgspec.msgpack.decode(setup.config, type=Config)
     configure_logging(config.telemetry)
     transport = UpstreamClient(config.limits)

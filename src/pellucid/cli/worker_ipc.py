@@ -1,6 +1,6 @@
-"""What the supervisor of workers and its workers say to each other: a line of JSON each, over a pair of sockets.
+"""Messages between the supervisor and its workers: one line of JSON each, over a pair of sockets.
 
-Whoever reads an end knows that the other process is gone.
+The end of the stream means that the other process has ended.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from ..local.engine_sharing import (
 )
 
 MAX_MESSAGE_BYTES = 1 << 26
-"""Bytes of a message: a configuration is one."""
+"""Limit for the size of a message. The largest one contains the configuration."""
 
 
 class WorkerSetup(WorkerMessage, frozen=True):
-    """To a worker, first: what to serve."""
+    """To a worker, as the first message: what to serve."""
 
     config: bytes
-    """As it was checked (MessagePack: it may hold an infinity)."""
+    """The checked configuration, as MessagePack. (JSON cannot represent infinity, which it may contain.)"""
     sockets: list[int]
-    """To listen on, by number."""
+    """File descriptors of the sockets to listen on."""
     engine_key: str | None
-    """Of the embedded engine, if there is one."""
+    """The API key of the embedded engine; None if there is no engine."""
 
 
 class WorkerListening(WorkerMessage, frozen=True):
-    """From a worker: it listens."""
+    """From a worker: it accepts connections."""
 
 
 ToSupervisor: TypeAlias = WorkerListening | AcquireSlot | ReleaseSlot
@@ -50,7 +50,11 @@ M = TypeVar("M")
 
 
 class Channel(Generic[M]):
-    """One end. `heard` reads what the other says."""
+    """One end of the connection between the supervisor and a worker.
+
+    Args:
+        decoder: Decodes the messages of the other end.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, decoder: msgspec.json.Decoder[M]):
         self._reader = reader
@@ -59,15 +63,16 @@ class Channel(Generic[M]):
 
     @classmethod
     async def open(cls, sock: socket.socket, decoder: msgspec.json.Decoder[M]) -> Channel[M]:
+        """Open one end of a socket pair as a channel."""
         return cls(*await asyncio.open_unix_connection(sock=sock, limit=MAX_MESSAGE_BYTES), decoder)
 
     def send(self, message: WorkerMessage) -> None:
-        """Nobody hears it if the other is gone; whoever reads finds that out."""
+        """Send a message. It is lost if the other process has ended; `receive` then returns None."""
         if not self._writer.is_closing():
             self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def receive(self) -> M | None:
-        """What it says next; None when it is gone."""
+        """Wait for the next message; None if the other process has ended."""
         try:
             line = await self._reader.readline()
         except OSError:

@@ -1,15 +1,13 @@
-"""`pellucid serve --workers N`: one process that supervises, N that serve.
+"""`pellucid serve --workers N`: one supervisor process and N worker processes.
 
-The rules:
-
-* The supervisor listens, and its workers accept: who is in the line when a worker dies is served by another.
-* Workers are fresh processes. The first one starts alone: what it makes (tables, key files) the others find, and what
-  is wrong is told once. A gateway that cannot start ends with that one's status.
-* Later, one that ends is started again, after a pause that grows while it does not last.
-* Told to stop, the supervisor tells all of them and waits until their streams have ended. When it is gone itself, they
-  end as if they had been told.
-* What there is one of (the embedded engine, the numbers for Prometheus) is here. What they share otherwise is the
-  relay's and the store's: they are replicas of one another.
+* The supervisor listens, and the workers accept. If a worker dies, another one accepts the connections that wait.
+* Workers are new processes (no fork). The first one starts alone: it creates the tables and key files, and an error is
+  reported only once. If it cannot start, the gateway ends with its exit status.
+* Later, a worker that ends is restarted after a pause. The pause grows while workers end early.
+* On SIGINT or SIGTERM, the supervisor signals all workers and waits until their streams have ended. When the supervisor
+  dies, the workers shut down in the same way.
+* The supervisor owns what exists once: the embedded engine, and the metrics for Prometheus. Everything else is shared
+  through the relay and the store, as between replicas.
 """
 
 from __future__ import annotations
@@ -36,20 +34,24 @@ from .local import local_engine
 from .worker_ipc import TO_SUPERVISOR_DECODER, Channel, ToSupervisor, WorkerListening, WorkerSetup
 
 RESTART_SECONDS = 0.2, 30.0
-"""Seconds before a worker that ended is started again: at first, and at most."""
+"""Seconds before a worker is restarted: the first pause, and the longest."""
 
 STABLE_SECONDS = 10.0
-"""One that lived for so long has lasted."""
+"""Seconds after which a worker counts as stable, so that the pause starts again from the first value."""
 
 KILL_GRACE_SECONDS = 20.0
-"""How much longer than it may take a worker has to end, before it is killed."""
+"""Seconds that a worker gets in addition to its own time limits for shutting down, before it is killed."""
 
 STOPPED_STATUSES = (0, -signal.SIGTERM, -signal.SIGINT)
-"""How one ends that was told to."""
+"""Exit statuses of a worker that was stopped."""
 
 
 async def supervise(config: Config) -> None:
-    """Serve until told to stop. Leaves with the status of a worker that could not start, or with 1 if one ended ill."""
+    """Serve until a signal stops the supervisor.
+
+    Raises:
+        SystemExit: A worker could not start (with its exit status), or ended with an error while stopping (1).
+    """
     sockets = listen(config.server.host, config.server.port)
     engine = await local_engine(config.local) if config.uses_local_model else None
     engine_server = None
@@ -81,7 +83,7 @@ async def supervise(config: Config) -> None:
 
 
 class Workers:
-    """`up` is set when all of them listen."""
+    """The worker processes. `all_listening` is set when all of them accept connections."""
 
     def __init__(
         self, config: Config, sockets: list[socket.socket], engine_server: EngineServer | None, metrics: Path
@@ -102,7 +104,7 @@ class Workers:
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
-        """Until they have all ended; the status to leave with."""
+        """Run until all workers have ended. Returns the exit status."""
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
@@ -127,7 +129,7 @@ class Workers:
             worker.stop(number)
 
     async def _wait_listening(self, number: int) -> None:
-        while number not in self._workers:  # noqa: ASYNC110 (a moment, until its process is there)
+        while number not in self._workers:  # noqa: ASYNC110 (a moment, until its process exists)
             await asyncio.sleep(0.01)
         await self._workers[number].listening.wait()
 
@@ -136,7 +138,7 @@ class Workers:
         self.all_listening.set()
 
     async def _keep_running(self, number: int) -> None:
-        """Keep one running, until all are to stop."""
+        """Keep one worker running, until all are stopped."""
         pause_seconds = RESTART_SECONDS[0]
         while not self._stopping.is_set():
             started_at = time.monotonic()
@@ -155,7 +157,7 @@ class Workers:
                     self._exit_status = self._exit_status or 1
                 return
             if not self.all_listening.is_set():
-                # It said why. Nobody was served yet, and the others would not fare better.
+                # It printed the reason. No request was served yet, and the other workers would fail, too.
                 self._exit_status = status if status > 0 else 1
                 self._stop(signal.SIGTERM)
                 return
@@ -180,7 +182,7 @@ class Workers:
 
 
 class _Worker:
-    """One life of one worker."""
+    """One worker process, from its start to its end."""
 
     def __init__(
         self,
@@ -198,6 +200,7 @@ class _Worker:
 
     @classmethod
     async def start(cls, setup: WorkerSetup, engine_server: EngineServer | None, metrics: Path) -> _Worker:
+        """Start a worker process, and send it its setup."""
         own_end, worker_end = socket.socketpair()
         with worker_end:
             process = await asyncio.create_subprocess_exec(
@@ -205,7 +208,7 @@ class _Worker:
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(worker_end.fileno(), *setup.sockets),
                 env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)},
-                # A signal from the terminal is the supervisor's to pass on, once.
+                # The supervisor forwards signals of the terminal, once.
                 start_new_session=True,
             )
         channel = await Channel.open(own_end, TO_SUPERVISOR_DECODER)
@@ -215,17 +218,18 @@ class _Worker:
         )
 
     def stop(self, number: int) -> None:
-        """One that does not listen yet would only call an interruption a fault."""
+        """Send a signal. A worker that does not listen yet gets SIGTERM, because it would report SIGINT as a fault."""
         with suppress(ProcessLookupError):
             self.process.send_signal(number if self.listening.is_set() else signal.SIGTERM)
 
     async def wait_ended(self) -> int:
+        """Wait until the process has ended, and release its resources. Returns its exit status."""
         status = await self.process.wait()
         self._receiver.cancel()
         if self._connection is not None:
             self._connection.close()
         self._channel.close()
-        # What it counted stays counted; what it had open is open no more.
+        # Its counters stay in the totals. Its gauges (open requests) are removed.
         multiprocess.mark_process_dead(self.process.pid, str(self._metrics))  # type: ignore[no-untyped-call]
         return status
 

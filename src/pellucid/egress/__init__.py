@@ -1,7 +1,7 @@
-"""What this server fetches on somebody else's word: one policy for images that a request names, and for MCP servers.
+"""One policy for the URLs that a request makes this server fetch: images, and MCP servers.
 
-Nothing here runs for an address that the operator wrote into the configuration: that is the operator's own word. The
-policy stands here; `fetching`, `connector` and `httpx`, which need aiohttp, are imported by those who fetch.
+The policy does not apply to addresses that the operator wrote into the configuration. `connector` and
+`httpx_transport` need aiohttp, so they are not imported here: modules that fetch import them.
 """
 
 from .policy import EgressError, EgressPolicy

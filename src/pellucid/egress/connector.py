@@ -1,13 +1,15 @@
-"""Connections that keep to a policy: each request's URL is judged, and only addresses that were judged are reached.
+"""Connections and GET requests that keep to an egress policy.
 
-The names of hosts are resolved once for each connection, and the addresses that are judged are the ones handed on to
-the socket: there is no second look-up for a name to answer differently in. No proxies, no cache of names.
+The policy checks the URL of each request, and only addresses that it has checked are connected to. A host name is
+resolved once for each connection, and the checked addresses are passed to the socket. There is no second lookup, which
+could give other addresses (DNS rebinding). Proxies and DNS caches are not used.
 
-One GET, with its limits: redirects, time, bytes, media types.
+`fetch` sends one GET request, with limits for redirects, time, bytes and media types:
 
-* Each redirect is a request of its own, judged like the first; nothing of ours goes along but what we accept.
-* The answer's head is judged before its body is read; the body is counted while it comes.
-* Compressed answers are not read: a small one may be a large one.
+* Each redirect is a request of its own and is checked like the first. The only headers sent are `Accept`,
+  `Accept-Encoding` and `User-Agent`.
+* The head of the response is checked before its body is read. The bytes of the body are counted while they arrive.
+* Compressed responses are refused, because a small body may decompress to a large one.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 
 class _Resolver(AbstractResolver):
+    """Resolves host names with the policy, so that only allowed addresses are returned."""
+
     def __init__(self, policy: EgressPolicy) -> None:
         self._policy = policy
 
@@ -55,7 +59,7 @@ class _Resolver(AbstractResolver):
 
 
 class EgressConnector(aiohttp.TCPConnector):
-    """Raises `EgressError` for what the policy refuses."""
+    """aiohttp connector that raises `EgressError` for each URL or address that the policy refuses."""
 
     def __init__(self, policy: EgressPolicy, **options: Any) -> None:
         super().__init__(**{**options, "resolver": _Resolver(policy), "use_dns_cache": False})
@@ -67,7 +71,7 @@ class EgressConnector(aiohttp.TCPConnector):
         traces: list[Trace],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109
     ) -> Connection:
-        # Here, because addresses that are written out are never resolved, and redirects come by here too.
+        # The URL is checked here because IP addresses in it are never resolved, and because redirects pass here too.
         self._policy.check_url(req.url)
         return await super().connect(req, traces, timeout)
 
@@ -76,13 +80,13 @@ _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 
 
 class FetchResult(msgspec.Struct, frozen=True):
-    """What came of a GET."""
+    """The result of a GET request."""
 
     data: bytes
     media_type: str
-    """Without parameters, in lower case; `application/octet-stream` where the server did not say."""
+    """Without parameters, in lower case; `application/octet-stream` if the server did not state it."""
     final_url: str
-    """Where it came from, after all redirects."""
+    """The URL of the response, after all redirects."""
 
 
 async def fetch(
@@ -95,16 +99,19 @@ async def fetch(
     max_redirects: int = 5,
     param: str | None = None,
 ) -> FetchResult:
-    """GET a URL, with all redirects.
+    """Fetch a URL with GET, following redirects.
 
     Args:
-        max_bytes: The most that the body may hold.
-        seconds: The most that all of it may take.
-        accept: Media types (`application/pdf`, `image/*`); none: any.
-        param: The parameter that an error names.
+        policy: Checks the URL, its addresses and each redirect.
+        url: The URL.
+        max_bytes: Limit for the size of the body.
+        timeout_seconds: Limit for the whole exchange.
+        accept: Allowed media types (`application/pdf`, `image/*`). Empty: any.
+        max_redirects: Limit for the number of redirects.
+        param: The request parameter that an error refers to.
 
     Raises:
-        EgressError: The policy refuses it, it could not be fetched, or it is over a limit.
+        EgressError: The policy refuses the URL, the fetch failed, or a limit is exceeded.
     """
     try:
         return await _fetch(policy, url, max_bytes, timeout_seconds, tuple(accept), max_redirects)
@@ -141,12 +148,12 @@ async def _fetch(
                     current_url = policy.check_url(_redirect_target(current_url, response.headers.get("Location", "")))
     except TimeoutError:
         raise EgressError(
-            f"{origin_of(current_url)} did not give all within {timeout_seconds:g} s",
+            f"{origin_of(current_url)} did not respond completely within {timeout_seconds:g} s",
             kind="timeout",
             code="egress_timeout",
         ) from None
     except aiohttp.InvalidURL:
-        raise bad_url_error(f"{origin_of(current_url)} cannot be asked for that") from None
+        raise bad_url_error(f"the URL at {origin_of(current_url)} cannot be requested") from None
     except (aiohttp.ClientError, OSError) as error:
         raise fetch_failed_error(
             f"{origin_of(current_url)} could not be fetched from ({type(error).__name__})"
@@ -160,16 +167,16 @@ async def _read_body(
     if response.status != 200:
         raise fetch_failed_error(f"{origin_of(url)} answered {response.status}, not 200")
     if response.headers.get("Content-Encoding", "identity").strip().lower() not in ("", "identity"):
-        raise fetch_failed_error(f"{origin_of(url)} answered with a compressed body, though asked not to")
+        raise fetch_failed_error(f"{origin_of(url)} sent a compressed body, although `identity` was requested")
     media_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if accept and not any(_matches_media_type(media_type, pattern) for pattern in accept):
         raise EgressError(
-            f"{origin_of(url)} gives {_printable(media_type) or 'something without a type'}; allowed: {', '.join(accept)}",
+            f"{origin_of(url)} sent {_printable(media_type) or 'no media type'}; allowed: {', '.join(accept)}",
             kind="invalid_request",
             code="bad_media_type",
         )
     too_large = EgressError(
-        f"{origin_of(url)} gives more than {max_bytes} bytes", kind="too_large", code="egress_too_large"
+        f"{origin_of(url)} sent more than {max_bytes} bytes", kind="too_large", code="egress_too_large"
     )
     if (response.content_length or 0) > max_bytes:
         raise too_large
@@ -192,13 +199,13 @@ def _printable(text: str) -> str:
 
 def _redirect_target(url: URL, location: str) -> str:
     if not location:
-        raise fetch_failed_error(f"{origin_of(url)} redirects to nowhere")
+        raise fetch_failed_error(f"{origin_of(url)} redirects without a `Location`")
     try:
         return str(url.join(URL(location, encoded=location.isascii())))
     except ValueError:
-        raise bad_url_error(f"{origin_of(url)} redirects to what is no URL") from None
+        raise bad_url_error(f"{origin_of(url)} redirects to an invalid URL") from None
 
 
 def origin_of(url: URL) -> str:
-    """The URL without what may be secret in it."""
+    """Return scheme, host and port of a URL. Its path and query may hold secrets, so messages do not quote them."""
     return str(url.origin()) if url.is_absolute() and url.raw_host else "the URL"

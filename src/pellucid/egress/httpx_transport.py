@@ -1,6 +1,6 @@
-"""The same connections for what speaks only httpx: the MCP client.
+"""httpx transport that keeps to an egress policy, for the MCP client, which supports only httpx.
 
-A transport over aiohttp, and not a second policy: names, addresses and redirects are judged where all others are.
+It sends requests through aiohttp and `EgressConnector`, so names, addresses and redirects are checked in one place.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from .policy import EgressError, EgressPolicy
 
 
 class ResponseTooLarge(httpx2.StreamError):
-    """More came than `max_bytes`."""
+    """The response body is larger than `max_bytes`."""
 
 
 class EgressTransport(httpx2.AsyncBaseTransport):
-    """What the policy refuses is a `ConnectError` whose cause is the `EgressError`. The client closes it.
+    """httpx transport with an egress policy. The httpx client that uses it closes it.
+
+    A refusal of the policy is raised as `httpx2.ConnectError`. Its cause is the `EgressError` (see `cause_of`).
 
     Args:
-        max_bytes: The most that an answer may hold which is no event stream; None: no limit.
+        policy: Checks each request.
+        max_bytes: Limit for the body of a response that is not an event stream. None: no limit.
     """
 
     def __init__(self, policy: EgressPolicy, max_bytes: int | None = None) -> None:
@@ -79,6 +82,8 @@ class EgressTransport(httpx2.AsyncBaseTransport):
 
 
 class _ResponseBody(httpx2.AsyncByteStream):
+    """The body of a response, with a limit for its size."""
+
     def __init__(self, response: aiohttp.ClientResponse, max_bytes: int | None) -> None:
         self._response = response
         self._left_bytes = max_bytes
@@ -97,12 +102,12 @@ class _ResponseBody(httpx2.AsyncByteStream):
             raise httpx2.ReadError(f"the answer broke off ({type(error).__name__})") from error
 
     async def aclose(self) -> None:
-        # What was not read to its end is not wanted: the connection goes, unless the answer is over.
+        # Close the connection unless the response was read to its end. Then the connection can be reused.
         self._response.close() if not self._response.content.at_eof() else self._response.release()
 
 
 def cause_of(error: BaseException) -> EgressError | None:
-    """The refusal behind what httpx, or what uses it, raised."""
+    """Return the `EgressError` behind an exception of httpx, or of a library that uses it; None if there is none."""
     seen: list[Any] = [error]
     for link in seen:
         if isinstance(link, EgressError):

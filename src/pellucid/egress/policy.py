@@ -1,23 +1,21 @@
-"""What may be fetched, and from where; and what may be handed on to somebody else who fetches it.
+"""The egress policy: which URLs may be fetched, and which may be forwarded to a provider that fetches them.
 
-* http and https only, without credentials in the URL, and with a host that can be read in one way only: `0x7f.1` and
-  `2130706433` are nobody's name for a host.
-* Names are resolved here, and only what was judged here is connected to: a name that answers differently the next time
-  is judged again then.
-* Public addresses are fetched from; others where `allow` names the host, a network it is in, or `*`.
-* A host that does not exist and one that is private are told apart to nobody: that would be a map of the network.
-* What is handed on is judged as well as it can be from here: by what is written out, by names that no public host has,
-  and by the addresses that a name has here. Whoever fetches it looks the name up again; a name that is not known here
-  is theirs to know. Other schemes go where `allow` names them (`s3://`).
+* Only http and https, without credentials in the URL. The host must be unambiguous: `0x7f.1` and `2130706433`, which
+  some resolvers read as addresses, are refused.
+* Host names are resolved here, and only the addresses that were checked are connected to. A name that resolves to other
+  addresses the next time is checked again.
+* Public addresses are allowed. Other addresses are allowed if `allow` names the host, a network that contains them,
+  or `*`.
+* The error is the same for a host that does not exist and for a private one. Otherwise a client could map the network.
+* A forwarded URL is checked as far as possible: IP addresses in it, names that no public host has, and the addresses
+  that its name has here. The provider resolves the name again, so a name that does not resolve here is allowed. Other
+  schemes are allowed if `allow` names them (`s3://`).
 
-Which addresses are nobody else's business: everything that is not the public internet.
+Every address outside the public internet is refused by default. The tables hold IANA's special-purpose registries, and
+the few public addresses of cloud metadata services. Of IPv6, only 2000::/3 is public. An IPv6 address that embeds an
+IPv4 address is checked as that IPv4 address.
 
-The rows are IANA's special-purpose registries, and the few public addresses at which clouds keep their secrets. Of IPv6
-only 2000::/3 is public to begin with. An address that stands for an IPv4 address is judged as that one.
-
-Why something was not fetched.
-
-No message quotes more of a URL than its scheme, host and port: paths and queries carry keys.
+Error messages quote only scheme, host and port of a URL, because paths and queries may contain keys.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ from ..errors import ConfigError, ErrorKind, RequestError
 
 
 class EgressError(RequestError):
-    """What a request asked this server to fetch was not, or could not be, fetched.
+    """A URL in a request was refused, or could not be fetched.
 
-    Codes: `egress_refused` (kind forbidden), `bad_url`, `egress_failed`, `bad_media_type` (invalid_request),
-    `egress_too_large` (too_large), `egress_timeout` (timeout).
+    Codes, with their kinds: `egress_refused` (forbidden); `bad_url`, `egress_failed` and `bad_media_type`
+    (invalid_request); `egress_too_large` (too_large); `egress_timeout` (timeout).
     """
 
     def __init__(self, message: str, *, kind: ErrorKind, code: str, param: str | None = None) -> None:
@@ -46,6 +44,7 @@ class EgressError(RequestError):
 
 
 def refused_error(reason: str) -> EgressError:
+    """Return the error for a URL or address that the policy refuses."""
     return EgressError(
         f"{reason}; this server fetches from public addresses, and others only where its operator allows it",
         kind="forbidden",
@@ -54,6 +53,7 @@ def refused_error(reason: str) -> EgressError:
 
 
 def bad_url_error(reason: str) -> EgressError:
+    """Return the error for a URL that cannot be fetched at all."""
     return EgressError(
         f"{reason}; it must be an absolute http or https URL, without credentials",
         kind="invalid_request",
@@ -62,6 +62,7 @@ def bad_url_error(reason: str) -> EgressError:
 
 
 def fetch_failed_error(message: str) -> EgressError:
+    """Return the error for a fetch that failed."""
     return EgressError(message, kind="invalid_request", code="egress_failed")
 
 
@@ -109,13 +110,13 @@ _IPV4_EMBEDDINGS: list[tuple[IPv6Network, int]] = [
     (IPv6Network("64:ff9b::/96"), 0),
     (IPv6Network("2002::/16"), 80),
 ]
-"""IPv6 networks whose addresses stand for IPv4 ones (mapped, translated, NAT64, 6to4), and how far up those stand."""
+"""IPv6 networks whose addresses embed an IPv4 address (mapped, translated, NAT64, 6to4), and its offset in bits."""
 
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
 def effective_address(address: Address) -> Address:
-    """The address that is reached: the IPv4 one that an IPv6 one stands for, or itself."""
+    """Return the address that is reached: the IPv4 address that an IPv6 address embeds, or the address itself."""
     if isinstance(address, IPv4Address):
         return address
     for network, shift in _IPV4_EMBEDDINGS:
@@ -127,7 +128,7 @@ def effective_address(address: Address) -> Address:
 
 
 def special_purpose(address: Address) -> str | None:
-    """What kind of address it is, if it is not a public one."""
+    """Describe the special purpose of an address ("a private address"); None for a public address."""
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         return "a link-local address"
     address = effective_address(address)
@@ -140,7 +141,7 @@ def special_purpose(address: Address) -> str | None:
 
 
 def parse_literal(host: str) -> Address | None:
-    """The address that `host` writes out, in the one form in which it is unmistakable; None for a name."""
+    """Parse an IP address in its standard form; None if `host` is not one."""
     try:
         return ip_address(host)
     except ValueError:
@@ -148,32 +149,37 @@ def parse_literal(host: str) -> Address | None:
 
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""The addresses of a name; none, or an `OSError`, if there are none."""
+"""Resolves a host name to addresses. Returns an empty sequence, or raises `OSError`, if there are none."""
 
 _NAME = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z"
 )
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://\Z")
 _LOCAL_NAME = re.compile(r"(?:[^.]*|.*\.(?:localhost|local|internal|intranet|private|corp|home|lan|home\.arpa))\Z")
-"""Names that no public host has (RFC 6761, 6762 and 8375, and those of one label)."""
+"""Names that no public host has: those of RFC 6761, 6762 and 8375, and names of one label."""
 _NUMBER = re.compile(r"(?:\d+|0x[0-9a-f]*)\Z")
 _UNSAFE_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
 
 LOOKUP_TIMEOUT_SECONDS = 5.0
-"""How long the name of a host is looked up whose URL is handed on."""
+"""Seconds for resolving the host of a forwarded URL."""
 
 
 async def resolve_with_system(host: str) -> list[str]:
-    """What the system says."""
+    """Resolve a host name with the system's resolver."""
     entries = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in entries]
 
 
 class EgressPolicy:
-    """`allow` holds host names (`files.example.com`, `*.example.com`), addresses, networks (`10.1.0.0/16`), or `*`;
-    and schemes (`s3://`) of URLs that are handed on.
+    """Decides which URLs and addresses this server may fetch.
 
-    Raises `ConfigError` for an entry that is none of these.
+    Args:
+        allow: Exceptions: host names (`files.example.com`, `*.example.com`), addresses, networks (`10.1.0.0/16`), or
+            `*`. Schemes (`s3://`) are allowed for forwarded URLs only.
+        resolve: Resolves host names. By default, the system's resolver.
+
+    Raises:
+        ConfigError: An entry of `allow` is none of these.
     """
 
     def __init__(self, allow: Sequence[str] = (), *, resolve: Resolve = resolve_with_system) -> None:
@@ -189,7 +195,7 @@ class EgressPolicy:
                 self._allow(entry)
             except ValueError:
                 mistakes.append(
-                    f"egress allows {entry!r}, which is no host name (`files.example.com`, `*.example.com`), "
+                    f"egress allows {entry!r}, which is not a host name (`files.example.com`, `*.example.com`), "
                     "address, network (`10.1.0.0/16`), `*` or scheme (`s3://`)"
                 )
         if mistakes:
@@ -211,40 +217,55 @@ class EgressPolicy:
             raise ValueError(entry)
 
     def check_url(self, url: str | URL) -> URL:
-        """The URL, if it may be fetched as far as can be seen without resolving it. Raises `EgressError`."""
+        """Check a URL without resolving its host.
+
+        Returns:
+            The parsed URL.
+
+        Raises:
+            EgressError: It may not be fetched.
+        """
         if isinstance(url, str):
             if _UNSAFE_CHARACTERS.search(url):
-                raise bad_url_error("the URL holds white space, control characters or backslashes")
+                raise bad_url_error("the URL contains white space, control characters or backslashes")
             try:
-                # To the letter, where it can be: signed URLs are not to be written in another way.
+                # Keep the URL exactly as written if possible, because a signature may cover it.
                 url = URL(url, encoded=url.isascii())
                 _ = url.port
             except ValueError:
-                raise bad_url_error("this is no URL") from None
+                raise bad_url_error("this is not a URL") from None
         if url.scheme not in ("http", "https"):
             raise bad_url_error(
-                f"a URL of the scheme {url.scheme[:20]!r} is not fetched" if url.scheme else "this is no URL"
+                f"a URL of the scheme {url.scheme[:20]!r} is not fetched" if url.scheme else "this is not a URL"
             )
         if url.raw_user is not None or url.raw_password is not None:
-            raise bad_url_error("the URL holds credentials")
+            raise bad_url_error("the URL contains credentials")
         host = _host_of(url)
         if not url.port:
             raise bad_url_error("the URL has the port 0")
         if (address := parse_literal(host)) is not None:
             self.check_address(address, host)
         elif _NUMBER.match(host.rpartition(".")[2]) or not _is_name(host):
-            # Resolvers read `0x7f.1` and `2130706433` as addresses; whoever looks at the name does not.
-            raise bad_url_error(f"{host[:100]!r} is neither a host name nor an address in its usual form")
+            # Some resolvers read `0x7f.1` and `2130706433` as addresses.
+            raise bad_url_error(f"{host[:100]!r} is neither a host name nor an address in its standard form")
         return url
 
     def check_address(self, address: Address, host: str) -> None:
-        """Raises `EgressError` for an address that may not be connected to under this name."""
+        """Check an address of a host.
+
+        Raises:
+            EgressError: It may not be connected to under this host name.
+        """
         if not self._allows(address, host):
             purpose = special_purpose(address)
             raise refused_error(f"{host} is {purpose}" if parse_literal(host) is not None else _no_public_address(host))
 
     async def check_forwarded(self, url: str) -> None:
-        """Judge a URL that is handed on to somebody who fetches it. Raises `EgressError`."""
+        """Check a URL that is forwarded to a provider, which fetches it.
+
+        Raises:
+            EgressError: It may not be forwarded.
+        """
         scheme, colon, _ = url.partition("://")
         if colon and scheme.lower() in self._schemes:
             return
@@ -271,7 +292,11 @@ class EgressPolicy:
         return any(effective in network or address in network for network in self._networks)
 
     async def allowed_addresses(self, host: str) -> list[Address]:
-        """The addresses of `host` that may be connected to. Raises `EgressError` if there are none."""
+        """Resolve a host to the addresses that may be connected to.
+
+        Raises:
+            EgressError: There are none.
+        """
         host = host.lower().removesuffix(".")
         if (address := parse_literal(host)) is not None:
             self.check_address(address, host)
@@ -287,13 +312,13 @@ class EgressPolicy:
 
 
 def _host_of(url: URL) -> str:
-    """As it is resolved. Raises `EgressError` for a URL without one."""
+    """Return the host of a URL in lower case, without a final dot. Raises `EgressError` if it has none."""
     try:
         host = url.raw_host
     except ValueError:
         host = None
     if not host:
-        raise bad_url_error("the URL names no host")
+        raise bad_url_error("the URL has no host")
     return host.lower().removesuffix(".")
 
 

@@ -1,10 +1,11 @@
-"""The pure core of spaces: what is said in one, in which words, where it stands, and who may.
+"""The pure core of spaces: envelopes, their kinds and dialects, and the rules of contexts, capabilities and proposals.
 
-No input or output here, and no clock or randomness that is not handed in.
+No module here does I/O. A clock and a source of randomness are always passed in.
 
-* `Envelope` is one message in the canonical form; `kinds` has a row for each kind, `payloads` what they
-  hold, `mcp` what is looked at of a call, `context` the paths.
-* `read` and `write` translate between it and the dialects that participants speak; `said` is what the gateway says.
+* `Envelope` is one message in the canonical form. `kinds` has a row for each kind, `payloads` the types of payloads,
+  `mcp` the accessors for MCP messages, `context` the context paths.
+* `read` and `write` translate between the canonical form and the dialects of participants.
+* `gateway_messages` builds the envelopes that the gateway sends.
 """
 
 from __future__ import annotations

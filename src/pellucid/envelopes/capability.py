@@ -1,17 +1,18 @@
-"""A capability: which envelopes its holder may send. And whether somebody may: the decision, as it is recorded.
+"""Capabilities: which envelopes their holder may send. And the decision whether a sender may send an envelope.
 
     {"kind": "mcp/request", "payload": {"method": "tools/call", "params": {"name": "read_*"}}}
     "reasoning/*"
 
 The patterns are those of `patterns`. The rules:
 
-* An envelope is allowed by the first capability that allows it; by none, it is denied, and so it is where that cannot
-  be decided within `DECIDE_STEPS`.
-* In a kind, dots are slashes; `*` alone is every kind (elsewhere it does not cross a slash); `reasoning/step` is a
-  thought, question, observation or hypothesis, and neither start nor end.
-* No `payload`: any. With `to`, the envelope must be addressed, and to nobody whom `to` does not allow.
-* A word that nobody here knows could be a condition: it is refused, not passed over.
-* `system/*` is the gateway's, whatever somebody holds.
+* The first capability that allows an envelope decides. If none does, the envelope is denied. It is also denied if that
+  cannot be decided within `DECIDE_STEPS`.
+* In a kind, dots are slashes. `*` alone means every kind (elsewhere it does not cross a slash). `reasoning/step` is a
+  thought, question, observation or hypothesis, not a start or an end.
+* Without `payload`, any payload is allowed. With `to`, the envelope must be addressed, and every recipient must be
+  allowed by `to`.
+* An unknown key could be a condition, so a capability with one is refused.
+* Only the gateway sends `system/*`, whatever a participant holds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ COVER_STEPS = 200_000
 
 _KEYS = ("kind", "payload", "to")
 _ANNOTATION_KEYS = ("id", "name", "description", "reason")
-"""What may stand in a capability and means nothing to us."""
+"""Keys that may stand in a capability and have no effect."""
 
 _NAMED_KINDS: dict[str, TextPattern] = {
     "*": AnyText(),
@@ -59,13 +60,13 @@ _ANY_PAYLOAD = ObjectPattern(())
 
 
 class Capability(msgspec.Struct, frozen=True, eq=False):
-    """Read from what was `written`; two of them are compared by that."""
+    """A capability, read from `written`. Two capabilities are compared by that."""
 
     kind: Pattern
     payload: ObjectPattern | None
-    """None: any."""
+    """None: any payload."""
     to: Pattern | None
-    """None: anybody, and everybody."""
+    """None: any recipients, also none."""
     written: dict[str, Any]
 
     def __eq__(self, other: object) -> bool:
@@ -75,11 +76,15 @@ class Capability(msgspec.Struct, frozen=True, eq=False):
         return hash(self._canonical())
 
     def _canonical(self) -> bytes:
-        """As JSON, in which true is not 1."""
+        """JSON with sorted keys. Unlike Python's equality, it distinguishes true from 1."""
         return msgspec.json.encode(self.written, order="sorted")
 
     def allows(self, envelope: Envelope, steps: StepBudget) -> bool:
-        """Raises `StepBudgetExceeded`."""
+        """Check whether the capability allows the envelope.
+
+        Raises:
+            StepBudgetExceeded: If the budget is not enough.
+        """
         if not allows(self.kind, envelope.kind, steps):
             return False
         to = self.to
@@ -92,15 +97,15 @@ EVERYTHING = Capability(kind=AnyText(), payload=None, to=None, written={"kind": 
 
 
 class HeldCapability(NamedTuple):
-    """A capability in somebody's hands."""
+    """A capability that a participant holds, with its source."""
 
     capability: Capability
     source: str
-    """`door`, or the id of the grant."""
+    """`door` (the configuration), or the id of the grant."""
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether somebody may send an envelope, and by what."""
+    """Whether a participant may send an envelope, and why."""
 
     allowed: bool
     participant: str
@@ -108,25 +113,33 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     by: dict[str, Any] | None = None
     """The capability that allows it, as it was written."""
     source: str | None = None
-    """Where that is from: `door`, the id of a grant, or `gateway`."""
+    """Where that capability comes from: `door` (the configuration), the id of a grant, or `gateway`."""
     why: str | None = None
-    """Why not: `no_match`, `reserved` (`system/*`), or `undecided` (it would have taken too long)."""
+    """Why it is denied: `no_match`, `reserved` (`system/*`), or `undecided` (it would have taken too long)."""
 
 
 # --- reading
 
 
 def read_capability(written: Any, at: str = "capability") -> Capability:
-    """A capability as an object or a kind. Raises `RequestError`, naming the place under `at`."""
+    """Read a capability: an object, or a kind.
+
+    Args:
+        written: The capability as it is written.
+        at: Where it stands, for errors.
+
+    Raises:
+        RequestError: If it is not valid.
+    """
     if isinstance(written, str):
         written = {"kind": written}
     if not isinstance(written, dict):
-        raise _invalid_capability(at, f"a capability is a kind, or an object with one, not {type(written).__name__}")
+        raise _invalid_capability(
+            at, f"a capability is a kind, or an object with a `kind`, not {type(written).__name__}"
+        )
     for key in written:
         if key not in _KEYS and key not in _ANNOTATION_KEYS:
-            raise _invalid_capability(
-                f"{at}.{key}", f"nothing in a capability is called so; {did_you_mean(key, _KEYS)}"
-            )
+            raise _invalid_capability(f"{at}.{key}", f"a capability has no such key; {did_you_mean(key, _KEYS)}")
     if "kind" not in written:
         raise _invalid_capability(at, "the kind is missing; `*` is every kind")
     payload = read_pattern(written["payload"], f"{at}.payload") if "payload" in written else None
@@ -137,7 +150,11 @@ def read_capability(written: Any, at: str = "capability") -> Capability:
 
 
 def read_capabilities(written: Iterable[Any], at: str = "capabilities") -> tuple[Capability, ...]:
-    """Raises `RequestError`."""
+    """Read several capabilities.
+
+    Raises:
+        RequestError: If one of them is not valid.
+    """
     return tuple(read_capability(one, f"{at}[{n}]") for n, one in enumerate(written))
 
 
@@ -182,7 +199,7 @@ def _invalid_capability(at: str, message: str) -> RequestError:
 
 
 def decide(holdings: Sequence[HeldCapability], envelope: Envelope) -> Decision:
-    """Whether who holds these may send the envelope."""
+    """Decide whether the sender, who holds these capabilities, may send the envelope."""
     decision = partial(Decision, participant=envelope.sender, kind=envelope.kind)
     if envelope.sender == GATEWAY:
         return decision(True, source="gateway")
@@ -199,7 +216,11 @@ def decide(holdings: Sequence[HeldCapability], envelope: Envelope) -> Decision:
 
 
 def is_covered(holdings: Iterable[Capability], capability: Capability, steps: StepBudget) -> bool:
-    """Whether everything that `wanted` allows is allowed by one of the holdings; no, where that cannot be shown."""
+    """Check whether everything that `capability` allows is also allowed by the holdings.
+
+    Returns:
+        False also if that cannot be shown within the budget.
+    """
     held = list(holdings)
     if capability in held:
         return True

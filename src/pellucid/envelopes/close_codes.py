@@ -1,29 +1,29 @@
-"""Codes with which the socket of a space is closed: what the gateway means by them, and a participant understands.
+"""Close codes of a space's WebSocket.
 
-Those below 4000 are WebSocket's own (RFC 6455, 7.4), those above are ours, like HTTP's statuses with 4000 added.
+Codes below 4000 are WebSocket's own (RFC 6455, section 7.4). Those above are HTTP statuses plus 4000.
 """
 
 from __future__ import annotations
 
 NORMAL_CLOSURE = 1000
-"""There is no more to come: a replay has ended."""
+"""The connection is finished: a replay has ended."""
 POLICY_VIOLATION = 1008
-"""It said more than the space takes, and went on."""
+"""The client exceeded the rate limit and did not slow down."""
 MESSAGE_TOO_BIG = 1009
-"""A frame was larger than a socket takes."""
+"""A frame was larger than the socket accepts."""
 INTERNAL_ERROR = 1011
-"""A fault of the gateway's."""
+"""A fault of the gateway."""
 SERVICE_RESTART = 1012
 TRY_AGAIN_LATER = 1013
-"""What is needed does not answer at the moment: the store, the history."""
+"""A dependency (the store, the history) does not answer at the moment."""
 
 INVALID_JOIN = 4400
-"""The first frame was no join, or asked for something wrongly."""
+"""The first frame was not a join, or the join had wrong parameters."""
 UNAUTHORIZED = 4401
-"""The token is not known, or there was none."""
+"""The token is unknown, or there was none."""
 FORBIDDEN = 4403
-"""The token opens another space; or its participant was put out."""
+"""The token belongs to another space, or its participant was removed."""
 SPACE_NOT_FOUND = 4404
-"""The space is not there any more."""
+"""The space does not exist any more."""
 JOIN_TIMEOUT = 4408
-"""Nobody joined in time."""
+"""No join arrived in time."""

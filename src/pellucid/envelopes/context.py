@@ -1,10 +1,11 @@
 """Context paths: `msg-301/msg-302` is a reasoning inside a reasoning.
 
-A path is segments with `/` between them, none at its ends: at most five segments and 255 characters. A segment is what
-MEW's p4m says (letters, digits, `-` and `_`) and, because participants' names become ids and ids become contexts, the
-marks `. : @ + ~ =` after its first character: so that no segment is `.` or `..`.
+A path is a sequence of segments with `/` between them and none at its ends. It has at most five segments and 255
+characters. A segment consists of the characters that MEW's p4m allows (letters, digits, `-` and `_`). After its first
+character it may also have `. : @ + ~ =`, because names of participants become ids and ids become contexts. So no
+segment is `.` or `..`.
 
-Paths are strings. Everything but `parse` and `child` expects one that was parsed.
+Paths are strings. All functions but `parse` and `child` expect a parsed path.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ _ALLOWED = "letters, digits, '-' and '_', and after the first character also '.'
 
 
 def parse(text: str, at: str = "context") -> str:
-    """The path itself. Raises `EnvelopeError`, naming the place `at`."""
+    """Check a path and return it.
+
+    Args:
+        text: The path.
+        at: Where it stands, for the error.
+
+    Raises:
+        EnvelopeError: If it is too long, too deep, or has an invalid segment.
+    """
     if len(text) > MAX_LENGTH:
         raise EnvelopeError(f"{at}: at most {MAX_LENGTH} characters, not {len(text)}", code="too_long", param=at)
     parts = text.split("/")
@@ -30,22 +39,28 @@ def parse(text: str, at: str = "context") -> str:
     for number, part in enumerate(parts, 1):
         if not is_segment(part):
             reason = (
-                f"{part!r} is none: it is made of {_ALLOWED}" if part else "it is empty ('/' stands only between two)"
+                f"{part!r} is not valid: it may have {_ALLOWED}"
+                if part
+                else "it is empty ('/' only separates segments)"
             )
             raise EnvelopeError(f"{at}: segment {number}: {reason}", code="invalid_context", param=at)
     return text
 
 
 def is_segment(text: str) -> bool:
-    """Whether it can stand between slashes. An id of which this is false opens no context."""
+    """Check that a text can be a segment. An id that cannot be one opens no context."""
     return _SEGMENT.fullmatch(text) is not None
 
 
 def child(path: str | None, segment: str, at: str = "context") -> str:
-    """The path under `path`, or a root where that is None. Raises `EnvelopeError`."""
+    """Return the path of `segment` under `path`, or a root if `path` is None.
+
+    Raises:
+        EnvelopeError: If the segment is not valid or the path becomes too deep or too long.
+    """
     if not is_segment(segment):
         raise EnvelopeError(
-            f"{at}: {segment[:MAX_LENGTH]!r} cannot name a context: it is made of {_ALLOWED}",
+            f"{at}: {segment[:MAX_LENGTH]!r} cannot name a context: a name may have {_ALLOWED}",
             code="invalid_context",
             param=at,
         )
@@ -53,30 +68,32 @@ def child(path: str | None, segment: str, at: str = "context") -> str:
 
 
 def segments(path: str) -> tuple[str, ...]:
+    """Return the segments of a path."""
     return tuple(path.split("/"))
 
 
 def depth(path: str | None) -> int:
-    """How many segments; 0 in the main conversation."""
+    """Return the number of segments; 0 in the main conversation."""
     return path.count("/") + 1 if path else 0
 
 
 def root(path: str) -> str:
+    """Return the first segment: the outermost context."""
     return path.partition("/")[0]
 
 
 def leaf(path: str) -> str:
-    """The last segment: the id of the start that opened it, if one did."""
+    """Return the last segment. For a started context it is the id of its start."""
     return path.rpartition("/")[2]
 
 
 def parent(path: str) -> str | None:
-    """None: it is a root."""
+    """Return the path of the enclosing context; None for a root."""
     return path.rpartition("/")[0] or None
 
 
 def ancestors(path: str) -> tuple[str, ...]:
-    """Those above it, the nearest first."""
+    """Return the paths of the enclosing contexts, the nearest first."""
     paths: list[str] = []
     above = parent(path)
     while above is not None:
@@ -86,5 +103,5 @@ def ancestors(path: str) -> tuple[str, ...]:
 
 
 def is_within(path: str | None, of: str) -> bool:
-    """Whether it is that one, or one under it. Nothing in the main conversation is within a context."""
+    """Check that `path` is `of` or a path under it. The main conversation is within no context."""
     return path is not None and (path == of or path.startswith(of + "/"))

@@ -1,18 +1,19 @@
-"""One message of a space, in the one form in which it is kept.
+"""One message of a space, in the canonical form in which it is stored.
 
-Whatever its sender wrote (dots or slashes, `correlationId` or `correlation_id`, one id or a list), an `Envelope` says
-it in one way; `translate` reads and writes the others. The rules:
+A sender may write dots or slashes, `correlationId` or `correlation_id`, one id or a list. An `Envelope` has one form
+for all of them; `translate` reads and writes the others. The rules:
 
-* `sender` is who the gateway knows the sender to be. `seq` is the gateway's number in its space, from 1: the order,
-  and the key. Ids are the senders' own, and may come twice.
-* A payload is kept as it was written, unknown keys too; so are unknown fields beside it (`extra`). But a chat's words
-  are in `text`, whether their sender said `message`, `content` or `text`.
-* A context that is no path (MEW's SDK knows `{"operation": "push"}`) is kept in `context_operation`, uninterpreted.
-* Nobody but the gateway speaks in `system/*`.
-* Ids of envelopes, and of who is in a space, are printable, at most 255 characters, and otherwise anything; who comes
-  in has one without blanks, for it is typed, and stands in lists.
+* `sender` is the participant that the gateway has authenticated. `seq` is the number that the gateway assigns within
+  the space, from 1. It is the order and the key. Ids are chosen by senders and may repeat.
+* A payload is stored as it was written, with unknown keys. Unknown fields of the envelope are stored in `extra`. The
+  text of a chat is in `text`, also if its sender wrote `message` or `content`.
+* A context that is not a path (MEW's SDK sends `{"operation": "push"}`) is stored in `context_operation` and not
+  interpreted.
+* Only the gateway sends kinds under `system/*`.
+* Ids of envelopes and participants are printable and have at most 255 characters. Participant ids also have no blanks,
+  because people type them and they stand in lists.
 
-JSON of an `Envelope` (`msgspec.json`) is what is stored: it reads back equal.
+The JSON of an `Envelope` (`msgspec.json`) is what is stored. Decoding it gives an equal envelope.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from ..errors import ErrorKind, RequestError
 DialectName: TypeAlias = Literal["meup-draft", "meup/v0.2", "mew/v0.4"]
 
 GATEWAY = "system:gateway"
-"""The sender of what the gateway says itself. No participant may be called so, or anything that begins `system:`."""
+"""The sender of the gateway's own envelopes. No participant may have this id, or one that begins with `system:`."""
 
 _GATEWAY_PREFIX = "system:"
 
 MAX_ID_LENGTH = 255
 MAX_IDS = 256
-"""How many may stand in one list."""
+"""Maximum number of ids in one list."""
 
 ERASED: dict[str, Any] = {"erased": True}
-"""The `extra` of an envelope of which what it said was taken away."""
+"""The `extra` of an envelope whose contents were erased."""
 
 
 class Flag(msgspec.Struct, frozen=True):
-    """Something to be seen about an envelope that was accepted."""
+    """A remark of the gateway about an envelope that it accepted."""
 
     code: str
     message: str
@@ -50,46 +51,52 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
     id: str
     ts: int
-    """When it was sent, as its sender says: milliseconds since 1970."""
+    """Time of sending according to the sender, in milliseconds since 1970."""
     sender: str = msgspec.field(name="from")
     kind: str
-    """With slashes: `reasoning/start`."""
+    """The kind, with slashes: `reasoning/start`."""
     to: tuple[str, ...] = ()
-    """Whom it is for. Empty: everybody."""
+    """Ids of the recipients. Empty: everyone."""
     correlation_id: tuple[str, ...] = ()
-    """The ids of what it answers, fulfils or follows from."""
+    """Ids of the envelopes that this one answers, fulfils or follows from."""
     context: str | None = None
-    """The path in which it stands (see `context`). None: the main conversation."""
+    """Path of the context to which it belongs (see `context`). None: the main conversation."""
     payload: dict[str, Any] = {}
     dialect: DialectName = "mew/v0.4"
-    """In which it was written."""
+    """The dialect in which it was written."""
     seq: int = 0
-    """0: it has none yet."""
+    """Sequence number in the space. 0: not assigned yet."""
     context_operation: dict[str, Any] | None = None
     """A context that is an object, as it was written."""
     extra: dict[str, Any] = {}
-    """Fields of the envelope that nobody here knows, as they were written."""
+    """Unknown fields of the envelope, as they were written."""
     replayed: bool = False
-    """It is sent again, out of the history: to be looked at, and never acted on."""
+    """Whether it is sent again from the history. Receivers may look at it and must not act on it."""
     flags: tuple[Flag, ...] = ()
-    """What the gateway found to be seen about it. They are told with it, and never kept in it."""
+    """Remarks of the gateway. They are delivered with the envelope and not stored in it."""
 
     @property
     def family(self) -> str:
-        """What the kind begins with: `reasoning`, `mcp`, `chat`, `system` …"""
+        """The first word of the kind, such as `reasoning`, `mcp`, `chat` or `system`."""
         return self.kind.partition("/")[0]
 
     @property
     def is_erased(self) -> bool:
-        """Whether what it said was taken away. Not by the mark alone: its sender may have written that."""
+        """Whether its contents were erased.
+
+        The mark alone is not enough, because a sender may write it: the payload must be empty, too.
+        """
         return not self.payload and self.extra == ERASED
 
 
 class EnvelopeError(RequestError):
-    """A frame or envelope that cannot be accepted: what was wrong, where (`param`), and what would be right.
+    """A frame or envelope that cannot be accepted.
 
-    `about` is the id of the envelope and `attempted_kind` its kind, where they could be read: whoever sent it is told
-    which one was refused.
+    The message says what is wrong and what would be right; `param` says where.
+
+    Attributes:
+        envelope_id: The id of the envelope, if it could be read. The sender learns from it which envelope was refused.
+        attempted_kind: The kind of the envelope, if it could be read.
     """
 
     def __init__(
@@ -108,7 +115,7 @@ class EnvelopeError(RequestError):
 
 
 def json_type_name(value: Any) -> str:
-    """What JSON calls such a value, for a sentence."""
+    """Name the JSON type of a value, for use in a sentence ("a string")."""
     match value:
         case None:
             return "null"
@@ -129,11 +136,20 @@ def json_type_name(value: Any) -> str:
 
 
 def is_id(value: Any) -> bool:
+    """Check that a value is a valid envelope id: a printable string of 1 to 255 characters."""
     return isinstance(value, str) and 0 < len(value) <= MAX_ID_LENGTH and value.isprintable()
 
 
 def check_id(value: Any, at: str) -> str:
-    """The id itself. Raises `EnvelopeError`, naming the place `at`."""
+    """Return the id if it is valid.
+
+    Args:
+        value: The value to check.
+        at: Where the value stands, for the error.
+
+    Raises:
+        EnvelopeError: If the value is not a valid id.
+    """
     if is_id(value):
         return str(value)
     if not isinstance(value, str):
@@ -145,7 +161,11 @@ def check_id(value: Any, at: str) -> str:
 
 
 def check_ids(value: Any, at: str) -> tuple[str, ...]:
-    """One id, a list of them, or none. Raises `EnvelopeError`."""
+    """Return the ids of a field that holds one id, a list of ids, or nothing.
+
+    Raises:
+        EnvelopeError: If the value is neither, or if one id is not valid.
+    """
     if value is None:
         return ()
     if isinstance(value, str):
@@ -160,12 +180,18 @@ def check_ids(value: Any, at: str) -> tuple[str, ...]:
 
 
 def check_participant(value: Any, at: str = "participant") -> str:
-    """The id of somebody who may come in: not one of the gateway's. Raises `EnvelopeError`."""
+    """Return the id of a participant if it is valid and not reserved for the gateway.
+
+    Raises:
+        EnvelopeError: If the id is not valid, begins with `system:`, or has blanks.
+    """
     name = check_id(value, at)
     if name.lower().startswith(_GATEWAY_PREFIX):
-        raise EnvelopeError(f"{at}: {name!r} is the gateway's: nobody's id begins with {_GATEWAY_PREFIX!r}", param=at)
+        raise EnvelopeError(
+            f"{at}: {name!r} is reserved for the gateway: no participant's id begins with {_GATEWAY_PREFIX!r}", param=at
+        )
     if " " in name:
         raise EnvelopeError(
-            f"{at}: {name!r} has blanks, and an id has none; {'-'.join(name.split()) or 'alice'!r} would do", param=at
+            f"{at}: {name!r} must not have blanks; {'-'.join(name.split()) or 'alice'!r} would be valid", param=at
         )
     return name

@@ -1,10 +1,10 @@
-"""One frame of a socket, or one body: a JSON object, or the frame with which MEW's client joins.
+"""Decode one WebSocket frame or HTTP body: a JSON object, or the join with which MEW's client begins.
 
-Strict JSON is read, with one exception: half of a surrogate pair, which JavaScript writes where it cuts text in two,
-becomes U+FFFD, so that no thought is lost for half an emoji. What is nested deeper than anybody means is refused.
+JSON is read strictly, with one exception: half of a surrogate pair, which JavaScript writes when it cuts a text in two,
+becomes U+FFFD. So no thought is lost because of half an emoji. Values that are nested too deeply are refused.
 
-Of a frame that is too large to be read, the id and the kind are told where they stand near its beginning (`glimpse`):
-so much is looked at and no more, whatever is in it, and nothing is decoded but the two short texts themselves.
+The id and kind of a frame that is too large are read from its beginning (`peek`). No more than `MAX_PEEK` is looked at,
+and only these two short texts are decoded.
 """
 
 from __future__ import annotations
@@ -22,16 +22,23 @@ from .envelope import EnvelopeError, is_id, json_type_name
 from .kinds import HEARTBEAT, JOIN
 
 MAX_DEPTH = 64
-"""How deeply an envelope may be nested."""
+"""Maximum nesting of an envelope."""
 
 MAX_TOKEN = 4096
 
 _MAX_QUOTED = 40
-"""How much of a name is told again."""
+"""How many characters of a name are quoted in an error."""
 
 
 def decode_frame(data: Any) -> dict[str, Any]:
-    """The object in a frame's bytes or text; or of JSON that was read before. Raises `EnvelopeError`."""
+    """Return the object in a frame.
+
+    Args:
+        data: The bytes or text of a frame, or JSON that was decoded before.
+
+    Raises:
+        EnvelopeError: If it is not a valid JSON object, or nested too deeply.
+    """
     if isinstance(data, bytes | bytearray | memoryview | str):
         value, is_valid = _parse(data)
     else:
@@ -44,7 +51,7 @@ def decode_frame(data: Any) -> dict[str, Any]:
 
 
 def _parse(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
-    """The value, and whether UTF-8 can hold all of it."""
+    """Return the value, and whether UTF-8 can encode all of it."""
     try:
         return msgspec.json.decode(data), True
     except RecursionError:
@@ -63,10 +70,13 @@ def _parse(data: bytes | bytearray | memoryview | str) -> tuple[Any, bool]:
 
 
 def _stream_error() -> EnvelopeError:
-    """For MEW's frames of a stream, `#stream-1#…`. They are no envelopes: nobody could keep, redact, order or replay
-    what they say, nor withhold it from who may not read it. So none is carried."""
+    """Build the error for MEW's stream frames, `#stream-1#…`.
+
+    They are not envelopes: they could not be stored, redacted, ordered, replayed, or hidden from participants who may
+    not read them. So none is carried.
+    """
     return EnvelopeError(
-        "the data of streams ('#stream#…') is not carried here, only envelopes are: say it in "
+        "the data of streams ('#stream#…') is not supported, only envelopes are: send it in "
         "reasoning/thought, chat or a kind of your own",
         kind="not_found",
         code="stream_not_found",
@@ -78,7 +88,11 @@ def _reject_constant(word: str) -> NoReturn:
 
 
 def _sanitize(value: Any, at: str) -> Any:
-    """The value as JSON and UTF-8 can hold it."""
+    """Return the value with everything replaced that JSON or UTF-8 cannot hold.
+
+    Raises:
+        EnvelopeError: If a value cannot be represented at all.
+    """
     match value:
         case str():
             return replace_surrogates(value)
@@ -93,14 +107,14 @@ def _sanitize(value: Any, at: str) -> Any:
             return {name: _sanitize(one, f"{at}.{name[:_MAX_QUOTED]}".lstrip(".")) for name, one in named}
         case list():
             return [_sanitize(one, f"{at}[{index}]") for index, one in enumerate(value)]
-    raise EnvelopeError(f"{at}: {json_type_name(value)} is no JSON", code="invalid_type", param=at or None)
+    raise EnvelopeError(f"{at}: {json_type_name(value)} is not JSON", code="invalid_type", param=at or None)
 
 
 class Join(msgspec.Struct, frozen=True):
-    """How MEW's client says who it is: in its first frame, not in its URL.
+    """The first frame of MEW's client, which identifies itself in it and not in its URL.
 
-    The participant's name is a claim: the token decides. The last three are ours: from where on the history is wanted,
-    how much of the reasoning, and in which dialect.
+    The participant's name is only a claim: the token decides. The last three fields are extensions: the last sequence
+    number that the client has, the view, and the dialect.
     """
 
     space: str | None = None
@@ -111,12 +125,16 @@ class Join(msgspec.Struct, frozen=True):
     dialect: str | None = None
 
     def __repr__(self) -> str:
-        """Without the token: this may be logged."""
+        """Leave out the token, because this may be logged."""
         return f"Join(space={self.space!r}, participant={self.participant!r}, after_seq={self.after_seq!r})"
 
 
 def parse_join(frame: Mapping[str, Any]) -> Join | None:
-    """None: it is no join. Raises `EnvelopeError` for one that is wrong."""
+    """Return the join in a frame; None if the frame is not a join.
+
+    Raises:
+        EnvelopeError: If the join is not valid.
+    """
     kind = frame.get("kind")
     if frame.get("type") == "join" and kind is None:
         fields: Any = frame
@@ -137,7 +155,7 @@ def parse_join(frame: Mapping[str, Any]) -> Join | None:
         isinstance(after_seq, bool) or not isinstance(after_seq, int) or not 0 <= after_seq < 2**63
     ):
         raise EnvelopeError(
-            f"{at}after_seq: the number of the last envelope that you have, from 0", param=f"{at}after_seq"
+            f"{at}after_seq: must be the number of the last envelope that you have, from 0", param=f"{at}after_seq"
         )
     dialect = _text(fields, at, "dialect") or _text(frame, "", "protocol")
     participant = (
@@ -167,7 +185,7 @@ def _text(fields: Mapping[str, Any], at: str, name: str) -> str | None:
 
 
 def is_heartbeat(frame: Mapping[str, Any]) -> bool:
-    """Whether it says no more than that its sender is there: to be dropped."""
+    """Check whether the frame is a heartbeat, which is dropped."""
     kind = frame.get("kind")
     return isinstance(kind, str) and kind.replace(".", "/") == HEARTBEAT
 
@@ -180,7 +198,7 @@ _PEEKED_MEMBERS = ("id", "kind")
 
 
 def peek(frame: bytes | str | dict[str, Any]) -> tuple[str | None, str | None]:
-    """The id and the kind of the envelope in this frame, each None where it cannot be told."""
+    """Return the id and kind of the envelope in a frame; each is None if it cannot be read."""
     if isinstance(frame, dict):
         members = {name: frame.get(name) for name in _PEEKED_MEMBERS}
     else:
@@ -191,7 +209,7 @@ def peek(frame: bytes | str | dict[str, Any]) -> tuple[str | None, str | None]:
 
 
 def _peek_members(text: str) -> dict[str, Any]:
-    """The texts among the object's own members, as far as the text goes."""
+    """Return the string members of the outermost object, as far as the text goes."""
     members: dict[str, Any] = {}
     depth, at, name, before = 0, 0, "", ""
     while (token := _TOKEN.match(text, at)) is not None:

@@ -1,6 +1,6 @@
-"""What the gateway says to participants: welcome, presence, error, gap. Envelopes like others, from `system:gateway`.
+"""Envelopes that the gateway sends to participants: welcome, presence, error, gap. Their sender is `system:gateway`.
 
-Each participant gets them in its own dialect (`translate.write`).
+Each participant receives them in its own dialect (`translate.write`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,19 @@ _MEW_CODES = frozenset(
         "unauthorized_stream_write",
     }
 )
-"""MEW's own."""
+"""The error codes of MEW."""
 
 
 def welcome(id: str, ts: int, you: Present, others: Sequence[Present], **more: Any) -> Envelope:
-    """To one who has come in. `more`: where the history stands, and what else it should know, beside MEW's fields."""
+    """Build the welcome for a participant who has joined.
+
+    Args:
+        id: Id of the envelope.
+        ts: Time, in milliseconds since 1970.
+        you: The participant itself, with its capabilities.
+        others: The other participants who are present.
+        more: Further fields of the payload, such as the head of the log.
+    """
     payload = {
         "you": _encode_present(you),
         "participants": [_encode_present(other) for other in others],
@@ -40,7 +48,7 @@ def welcome(id: str, ts: int, you: Present, others: Sequence[Present], **more: A
 
 
 def presence(id: str, ts: int, event: Literal["join", "leave", "invited"], participant: Present) -> Envelope:
-    """To all: somebody came, went, or may come."""
+    """Build the notice, to everyone, that a participant joined, left or was invited."""
     return Envelope(
         id=id,
         ts=ts,
@@ -51,9 +59,18 @@ def presence(id: str, ts: int, event: Literal["join", "leave", "invited"], parti
 
 
 def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | None = None, **more: Any) -> Envelope:
-    """To the sender of what was refused, alone. `about`: the envelope, where one could be read.
+    """Build the error for the sender of a refused envelope. Only the sender receives it.
 
-    `error` is MEW's code where it has one for this, and the kind of the error otherwise; `code` is the finer name.
+    `error` in the payload is MEW's code if MEW has one for this error, otherwise the kind of the error. `code` is the
+    more specific code.
+
+    Args:
+        id: Id of the envelope.
+        ts: Time, in milliseconds since 1970.
+        to: Id of the sender of the refused envelope.
+        failed: Why it was refused.
+        about: The refused envelope, if it could be read.
+        more: Further fields of the payload.
     """
     info = failed.info
     envelope_id, attempted_kind = (about.id, about.kind) if about is not None else (None, None)
@@ -80,13 +97,22 @@ def error(id: str, ts: int, to: str, failed: PellucidError, about: Envelope | No
 
 
 def gap(id: str, ts: int, to: str, *, after: int, before: int, missed: int) -> Envelope:
-    """To one who read too slowly: between these two numbers, so many that it may see were left out."""
+    """Build the notice to a slow reader that envelopes were left out.
+
+    Args:
+        id: Id of the envelope.
+        ts: Time, in milliseconds since 1970.
+        to: Id of the reader.
+        after: Number of the last envelope before the gap.
+        before: Number of the first envelope after the gap.
+        missed: How many envelopes in between the reader may see.
+    """
     payload = {"after_seq": after, "before_seq": before, "missed": missed}
     return Envelope(id=id, ts=ts, sender=GATEWAY, to=(to,), kind=GAP, payload=payload)
 
 
 def invite_ack(id: str, ts: int, about: Envelope, payload: dict[str, Any]) -> Envelope:
-    """To whoever invited somebody, alone: what came of it."""
+    """Build the result of an invitation. Only the sender of the invitation receives it."""
     return Envelope(
         id=id,
         ts=ts,

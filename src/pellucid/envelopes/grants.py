@@ -1,21 +1,22 @@
-"""The ledger of who may do what in a space: given at the door, granted, taken back; invited, kicked.
+"""The ledger of a space's capabilities: configured, granted, revoked; and who is invited or kicked.
 
-    ledger.door("alice", capabilities)             what the space's configuration gives
-    ledger.feed(envelope)                          -> Ruling: the decision, and what changed or why it was refused
+    ledger.configure_participant("alice", capabilities)     capabilities from the configuration
+    ledger.feed(envelope)                                   -> Ruling: the decision, and the changes or the refusal
 
-The rules, of which the first is the one that all the others serve:
+The rules. The first one is the reason for all others:
 
-* Nobody gives what they lack. A grant, or what an invitation brings, is covered by what its giver holds; and it ends,
-  with all that was given on the strength of it, when its giver no longer holds that. It stands on what its giver held
-  *before*: so no two grants hold each other up, and what has ended does not come back.
-* Nobody grants to themselves, or to who is not there.
-* Who gave, who received, and who could have given may take back (they need `capability/revoke` like anybody). What was
-  given at the door, only the door takes back.
-* Nobody is kicked, or let back in, by one who may not do all they may do to others (grant, revoke, invite, kick). Who
-  is kicked holds nothing, nor do those they gave to by that; an invitation lets them back in.
-* Leaving changes nothing: grants are for the participant, not for a connection.
+* A participant cannot give what it does not hold. The capabilities of a grant, or of an invitation, must be covered by
+  what the giver holds. When the giver no longer holds them, the grant ends, with all grants that depend on it. A grant
+  depends on what its giver held *before* it. So no two grants support each other, and what has ended does not come
+  back.
+* A participant cannot grant to itself, or to one who is not in the space.
+* The giver, the recipient, and everyone who could have given a grant may revoke it (they need `capability/revoke` like
+  anyone). Capabilities from the configuration are only removed by the configuration.
+* Only a participant who holds all management rights of another one (grant, revoke, invite, kick) may kick it, or let it
+  in again. A kicked participant holds nothing, and the grants that depend on it end. An invitation lets it in again.
+* Leaving changes nothing: grants belong to the participant, not to a connection.
 
-It is pure, and made again by feeding it the same envelopes in the same order after the same doors.
+The ledger is pure. Feeding the same configuration and then the same envelopes in the same order gives the same state.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from .regex import StepBudget, StepBudgetExceeded
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What somebody gave to somebody."""
+    """Capabilities that one participant gave to another."""
 
     id: str
     by: str
@@ -55,28 +56,30 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class GrantAdded(msgspec.Struct, frozen=True):
-    """Somebody holds more: they are told by a new welcome."""
+    """A participant holds more. It learns that by a new welcome."""
 
     grant: Grant
 
 
 class GrantEnded(msgspec.Struct, frozen=True):
-    """Somebody holds less: all of a grant, or these of its capabilities, are gone."""
+    """A participant holds less: a whole grant, or these of its capabilities, ended."""
 
     grant_id: str
     recipient: str
     capabilities: tuple[Capability, ...]
     why: str
-    """`revoked`, `declined`, `kicked`, or `source_ended`: its giver no longer holds that."""
+    """`revoked`, `declined`, `kicked`, or `source_ended`: the giver no longer holds the capabilities."""
 
 
 class GrantAcknowledged(msgspec.Struct, frozen=True):
+    """The recipient of a grant acknowledged it."""
+
     grant_id: str
     by: str
 
 
 class ParticipantInvited(msgspec.Struct, frozen=True):
-    """Somebody may come in; the inviter is told (`space/invite-ack`)."""
+    """A participant may join. The inviter receives the result (`space/invite-ack`)."""
 
     participant: str
     by: str
@@ -85,7 +88,7 @@ class ParticipantInvited(msgspec.Struct, frozen=True):
 
 
 class ParticipantKicked(msgspec.Struct, frozen=True):
-    """Somebody is out: their connections are closed, and no token lets them in."""
+    """A participant was removed. Its connections are closed, and its tokens are not accepted."""
 
     participant: str
     by: str
@@ -95,7 +98,7 @@ Change: TypeAlias = GrantAdded | GrantEnded | GrantAcknowledged | ParticipantInv
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """What came of an envelope. With a refusal, nothing did."""
+    """The result for one envelope. After a refusal nothing has changed."""
 
     decision: Decision
     events: tuple[Change, ...] = ()
@@ -103,29 +106,33 @@ class Ruling(msgspec.Struct, frozen=True):
 
 
 MANAGEMENT_KINDS = (GRANT, REVOKE, INVITE, KICK)
-"""What participants do to each other's rights."""
+"""The kinds by which participants change each other's rights."""
 
 MAX_CAPABILITIES = 32
-"""Of one grant."""
+"""Maximum number of capabilities in one grant."""
 MAX_GRANTS = 100
-"""That one participant has given, and that one holds."""
+"""Maximum number of grants that one participant has given, and that one holds."""
 SETTLE_STEPS = 400_000
 
 DOOR = "door"
 
 
 class LedgerState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """All that a `Ledger` knows, as plain data: capabilities as they were written."""
+    """The whole state of a `Ledger` as plain data, with capabilities as they were written."""
 
     always: tuple[dict[str, Any], ...] = ()
     doors: dict[str, tuple[dict[str, Any], ...]] = {}
     grants: tuple[tuple[str, str, str, tuple[dict[str, Any], ...], bool], ...] = ()
-    """Id, giver, recipient, capabilities, whether it was acknowledged; in the order in which they were given."""
+    """Id, giver, recipient, capabilities, and whether it was acknowledged; in the order in which they were given."""
     kicked: tuple[str, ...] = ()
 
 
 class Ledger:
-    """One space's. `always`: what everybody holds who is in it."""
+    """The capabilities in one space.
+
+    Args:
+        always: Capabilities that every participant in the space holds.
+    """
 
     def __init__(self, always: Iterable[Capability] = ()) -> None:
         self._for_everyone = tuple(HeldCapability(one, DOOR) for one in always)
@@ -133,10 +140,13 @@ class Ledger:
         self._grants: dict[str, Grant] = {}
         self._kicked: set[str] = set()
 
-    # --- what there is
+    # --- queries
 
     def held(self, participant: str) -> tuple[HeldCapability, ...]:
-        """What they hold: at the door first, then in the order in which it was given."""
+        """Return the capabilities of a participant.
+
+        Configured ones come first, then granted ones in the order of the grants.
+        """
         if participant == GATEWAY:
             return (HeldCapability(EVERYTHING, "gateway"),)
         if not self.is_member(participant):
@@ -150,47 +160,49 @@ class Ledger:
         return (*self._for_everyone, *self._configured[participant], *granted)
 
     def is_member(self, participant: str) -> bool:
+        """Check whether a participant is configured or invited, and not kicked."""
         return participant in self._configured and participant not in self._kicked
 
     @property
     def members(self) -> tuple[str, ...]:
+        """The ids of all members."""
         return tuple(one for one in self._configured if one not in self._kicked)
 
     @property
     def grants(self) -> Mapping[str, Grant]:
-        """Those that stand, by id, in the order in which they were given."""
+        """The current grants by id, in the order in which they were given."""
         return self._grants
 
     def decide(self, envelope: Envelope) -> Decision:
-        """Whether its sender may send it. Who was granted something may always say so."""
+        """Decide whether the sender may send the envelope. The recipient of a grant may always acknowledge it."""
         decision = decide(self.held(envelope.sender), envelope)
         if not decision.allowed and decision.why != "reserved" and self._acknowledged_by(envelope) is not None:
             return replace(decision, allowed=True, by={"kind": GRANT_ACK}, source=DOOR, why=None)
         return decision
 
     def holds_right(self, participant: str, kind: str) -> bool:
-        """Whether they hold a right that is written as a kind and sent by nobody, like `space/observe`."""
+        """Check whether a participant holds a right that is written as a kind but never sent, like `space/observe`."""
         return decide(self.held(participant), Envelope(id="", ts=0, sender=participant, kind=kind)).allowed
 
-    # --- what changes it
+    # --- changes
 
     def configure_participant(self, participant: str, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
-        """They come in by the configuration, with these. What was given on the strength of less ends."""
+        """Set the configured capabilities of a participant. Grants that depend on removed ones end."""
         self._configured[participant] = tuple(HeldCapability(one, DOOR) for one in capabilities)
         return tuple(self._end_unsupported({participant}))
 
     def remove_configured(self, participant: str) -> tuple[Change, ...]:
-        """They are no longer in the configuration."""
+        """Remove a participant from the configuration."""
         self._configured.pop(participant, None)
         return tuple(self._end_grants_of(participant, "source_ended"))
 
     def configure_everyone(self, capabilities: Iterable[Capability]) -> tuple[Change, ...]:
-        """What everybody holds from now on."""
+        """Set the capabilities that every participant holds."""
         self._for_everyone = tuple(HeldCapability(one, DOOR) for one in capabilities)
         return tuple(self._end_unsupported(set(self.members)))
 
     def replay(self, envelope: Envelope) -> tuple[Change, ...]:
-        """What an envelope that was accepted did about rights. Who may send it was decided then."""
+        """Apply an envelope that was accepted before. Its sender's rights are not checked again."""
         handle = _HANDLERS.get(envelope.kind)
         if handle is None:
             return ()
@@ -199,9 +211,10 @@ class Ledger:
         except RequestError:
             return ()
 
-    # --- kept
+    # --- storage
 
     def dump(self) -> LedgerState:
+        """Return the state as plain data."""
         return LedgerState(
             always=tuple(held.capability.written for held in self._for_everyone),
             doors={one: tuple(held.capability.written for held in holds) for one, holds in self._configured.items()},
@@ -220,7 +233,7 @@ class Ledger:
 
     @classmethod
     def load(cls, state: LedgerState) -> Ledger:
-        """The ledger that `dump` told of."""
+        """Restore a ledger from its dump."""
         ledger = cls(read_capabilities(state.always))
         for one, written in state.doors.items():
             ledger._configured[one] = tuple(HeldCapability(held, DOOR) for held in read_capabilities(written))
@@ -230,7 +243,7 @@ class Ledger:
         return ledger
 
     def feed(self, envelope: Envelope) -> Ruling:
-        """Decide, and do what it says about rights."""
+        """Decide about an envelope, and apply its effect on rights."""
         decision = self.decide(envelope)
         if not decision.allowed:
             return Ruling(decision, refusal=_denial(decision))
@@ -246,7 +259,7 @@ class Ledger:
         request = decode_payload(GRANT, envelope.payload)
         assert isinstance(request, p.Grant)
         if request.recipient == envelope.sender:
-            raise _refusal("nobody grants to themselves", "payload.recipient")
+            raise _refusal("a participant cannot grant to itself", "payload.recipient")
         if not self.is_member(request.recipient):
             raise _refusal(
                 f"{request.recipient!r} is not in this space; invite them first", "payload.recipient", "not_found"
@@ -263,15 +276,13 @@ class Ledger:
         if known is not None:
             if (known.by, known.recipient, known.capabilities) == (envelope.sender, recipient, capabilities):
                 return []
-            raise _refusal(f"there is a grant {envelope.id!r} already; give this one another id", "id", "id_conflict")
+            raise _refusal(f"a grant {envelope.id!r} exists already; give this one another id", "id", "id_conflict")
         self._check_grant_count(envelope.sender, recipient, at)
         steps = StepBudget(COVER_STEPS)
         held = [one.capability for one in self.held(envelope.sender)]
         for n, one in enumerate(capabilities):
             if not is_covered(held, one, steps):
-                raise _refusal(
-                    f"{envelope.sender!r} cannot give what they do not hold themselves", f"{at}[{n}]", "escalation"
-                )
+                raise _refusal(f"{envelope.sender!r} cannot give what they do not hold", f"{at}[{n}]", "escalation")
         grant = Grant(envelope.id, envelope.sender, recipient, capabilities)
         self._grants[grant.id] = grant
         return [GrantAdded(grant)]
@@ -282,15 +293,15 @@ class Ledger:
             (sum(grant.recipient == recipient for grant in self._grants.values()), f"{recipient!r} holds"),
         ):
             if count >= MAX_GRANTS and by != GATEWAY:
-                raise _refusal(f"{subject} {count} grants, which is as many as may be; revoke some", at, "too_many")
+                raise _refusal(f"{subject} {count} grants, the maximum; revoke some", at, "too_many")
 
     def _revoke(self, envelope: Envelope) -> list[Change]:
         request = decode_payload(REVOKE, envelope.payload)
         assert isinstance(request, p.Revoke)
         if request.grant_id is None and not request.capabilities:
-            raise _refusal("say which: `grant_id`, or `capabilities`", "payload", "invalid_request")
+            raise _refusal("`grant_id` or `capabilities` is required", "payload", "invalid_request")
         if request.grant_id is None and request.recipient is None:
-            raise _refusal("say of whom", "payload.recipient", "invalid_request")
+            raise _refusal("it is required where there is no `grant_id`", "payload.recipient", "invalid_request")
         grants = [
             grant
             for grant in self._grants.values()
@@ -298,12 +309,12 @@ class Ledger:
         ]
         if not grants:
             which = "nothing" if request.grant_id is None else f"no grant {request.grant_id!r}"
-            raise _refusal(f"{which} was granted to {request.recipient or 'anybody'!r}", "payload", "not_found")
+            raise _refusal(f"{which} was granted to {request.recipient or 'anyone'!r}", "payload", "not_found")
         wide = _read_limited(request.capabilities or (), "payload.capabilities")
         revoked = {grant.id: self._revocable(grant, wide) for grant in grants}
         if not any(revoked.values()):
             raise _refusal(
-                f"nothing that {request.recipient!r} was granted is only this; more than this is revoked by `grant_id`",
+                f"no capability granted to {request.recipient!r} is within these; revoke wider ones by `grant_id`",
                 "payload.capabilities",
                 "not_found",
             )
@@ -329,7 +340,7 @@ class Ledger:
     def _acknowledge(self, envelope: Envelope) -> list[Change]:
         grant = self._acknowledged_by(envelope)
         if grant is None:
-            raise _refusal("it answers no grant of its sender's that stands", "correlation_id", "not_found")
+            raise _refusal("it correlates to no current grant of its sender", "correlation_id", "not_found")
         if envelope.payload.get("status") in ("declined", "rejected"):
             return [self._end_grant(grant, grant.capabilities, "declined"), *self._end_unsupported({grant.recipient})]
         if not grant.acknowledged:
@@ -352,10 +363,10 @@ class Ledger:
             check_participant(name)
         except EnvelopeError as error:
             reason = error.info.message.partition(": ")[2]
-            message = f"nobody can be called {name!r}: {reason}"
+            message = f"{name!r} cannot be the id of a participant: {reason}"
             raise _refusal(message, "payload.participant_id", "invalid_request") from None
         if name in self._kicked and not self._outranks(envelope.sender, self._configured.get(name, ())):
-            raise _refusal(f"{name!r} was kicked, by one who may do more", "payload.participant_id")
+            raise _refusal(f"{name!r} was kicked by a participant with more rights", "payload.participant_id")
         initial = request.initial_capabilities or ()
         changes = self._give(envelope, name, initial, "payload.initial_capabilities") if initial else []
         self._kicked.discard(name)
@@ -367,18 +378,19 @@ class Ledger:
         assert isinstance(request, p.Kick)
         name = request.participant_id
         if name == envelope.sender:
-            raise _refusal("nobody kicks themselves; leaving is enough", "payload.participant_id")
+            raise _refusal("a participant cannot kick itself; leave instead", "payload.participant_id")
         if not self.is_member(name):
             raise _refusal(f"{name!r} is not in this space", "payload.participant_id", "not_found")
         if not self._outranks(envelope.sender, self.held(name)):
             raise _refusal(
-                f"{name!r} may grant, revoke, invite or kick as {envelope.sender!r} may not", "payload.participant_id"
+                f"{name!r} has rights to grant, revoke, invite or kick that {envelope.sender!r} has not",
+                "payload.participant_id",
             )
         self._kicked.add(name)
         return [ParticipantKicked(name, envelope.sender), *self._end_grants_of(name, "kicked")]
 
     def _outranks(self, sender: str, holdings: Iterable[HeldCapability]) -> bool:
-        """Whether the sender may do all to others that these would."""
+        """Check whether the sender holds all management rights that the holdings give."""
         steps = StepBudget(COVER_STEPS)
         own = [one.capability for one in self.held(sender)]
         try:
@@ -390,7 +402,7 @@ class Ledger:
         except StepBudgetExceeded:
             return False
 
-    # --- what follows
+    # --- dependent grants
 
     def _end_grants_of(self, participant: str, why: str) -> list[Change]:
         received = [grant for grant in self._grants.values() if grant.recipient == participant]
@@ -408,8 +420,11 @@ class Ledger:
         return GrantEnded(grant.id, grant.recipient, capabilities, why)
 
     def _end_unsupported(self, lost: set[str]) -> list[Change]:
-        """End what was given by those who lost something and no longer hold it, and so on down. What cannot be shown to
-        be held still, in the steps there are, ends too."""
+        """End the grants of participants who lost capabilities and no longer hold what they gave.
+
+        The same then applies to the recipients of these grants. A grant also ends if it cannot be shown within the
+        budget that its giver still holds its capabilities.
+        """
         ended: list[Change] = []
         steps = StepBudget(SETTLE_STEPS)
         held = {one: [own.capability for own in (*self._for_everyone, *self._configured[one])] for one in self.members}
@@ -447,7 +462,7 @@ def _refusal(message: str, param: str, code: str = "forbidden") -> RequestError:
 
 def _denial(decision: Decision) -> ErrorInfo:
     reason = {
-        "reserved": "`system/*` is the gateway's alone",
-        "undecided": "whether it is allowed could not be decided in time: its sender's patterns cost too much",
+        "reserved": "only the gateway sends `system/*`",
+        "undecided": "it could not be decided in time whether this is allowed: the sender's patterns cost too much",
     }.get(decision.why or "", f"no capability of {decision.participant!r} allows a {decision.kind!r} with this payload")
     return ErrorInfo(kind="forbidden", code="capability_violation", message=f"kind: {reason}", param="kind")

@@ -1,7 +1,7 @@
-"""JSONPath, as much of it as a capability needs: `$.params[*].name`, `$..uri`, `$['odd key'][0]`.
+"""The subset of JSONPath that capabilities need: `$.params[*].name`, `$..uri`, `$['odd key'][0]`.
 
-Names, numbers (from the end too), `*` for every entry, `..` for every depth. Filters, slices and scripts are refused: a
-pattern has other words for conditions, and what is looked at must be bounded by what is there.
+Supported are names, indexes (also from the end), `*` for every entry, and `..` for every depth. Filters, slices and
+scripts are refused: capabilities have their own conditions, and the work must be bounded by the size of the value.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _STEP = re.compile(
 
 
 class Step(NamedTuple):
-    """One move down; `deep`: from there, or from anything under it."""
+    """One step down. With `deep`, it starts from the value and from everything in it."""
 
     key: str | int | None
-    """A name, a number, or None: every entry."""
+    """A name, an index, or None for every entry."""
     deep: bool
 
 
@@ -36,11 +36,15 @@ Path: TypeAlias = tuple[Step, ...]
 
 
 class PathSyntaxError(ValueError):
-    """What is written there, and what is not possible about it."""
+    """A path that cannot be parsed, with the reason."""
 
 
 def parse(source: str) -> Path:
-    """Raises `PathSyntaxError`."""
+    """Parse a path.
+
+    Raises:
+        PathSyntaxError: If the path is not supported.
+    """
     if not source.startswith("$"):
         raise PathSyntaxError("it does not begin with `$`")
     at, steps = 1, []
@@ -48,13 +52,13 @@ def parse(source: str) -> Path:
         match = _STEP.match(source, at)
         if match is None:
             raise PathSyntaxError(
-                f"`{source[at : at + 20]}` is no step; steps are `.name`, `['name']`, `[0]`, `[*]` and `.*`, all with "
-                "another `.` before them for any depth"
+                f"`{source[at : at + 20]}` is not a step; steps are `.name`, `['name']`, `[0]`, `[*]` and `.*`, all "
+                "with another `.` before them for any depth"
             )
         steps.append(Step(_key(match), match["deep"] is not None))
         at = match.end()
     if len(steps) > MAX_STEPS:
-        raise PathSyntaxError(f"it has {len(steps)} steps, and may have {MAX_STEPS}")
+        raise PathSyntaxError(f"it has {len(steps)} steps, at most {MAX_STEPS} are allowed")
     return tuple(steps)
 
 
@@ -67,7 +71,11 @@ def _key(match: re.Match[str]) -> str | int | None:
 
 
 def select(path: Path, value: Any, steps: StepBudget) -> list[Any]:
-    """What stands there, in order; what is reached in two ways stands there twice. Raises `StepBudgetExceeded`."""
+    """Return the values at the path, in order. A value that is reached in two ways is returned twice.
+
+    Raises:
+        StepBudgetExceeded: If the budget is not enough.
+    """
     values = [value]
     for step in path:
         starts = [inner for one in values for inner in walk(one, steps)] if step.deep else values
@@ -81,7 +89,7 @@ def select(path: Path, value: Any, steps: StepBudget) -> list[Any]:
 
 
 def walk(value: Any, steps: StepBudget) -> Iterator[Any]:
-    """The value, and everything in it, however deep."""
+    """Yield the value and everything in it, at any depth."""
     stack = [value]
     while stack:
         steps.spend()

@@ -1,13 +1,14 @@
-"""The kinds of envelopes: a row for each, which everybody reads who treats kinds differently; and where words stand.
+"""The kinds of envelopes, with everything in which they differ; and where the text of an envelope stands.
 
-    kind_of("reasoning/thought").act           # "step": what it does to the context in which it stands
-    text_of(envelope)                          # the words that its sender meant for people
+    kind_of("reasoning/thought").act           # "step": its effect on its context
+    text_of(envelope)                          # the text that its sender wrote for people
 
-A kind is words with `/` between them. Dots, which the drafts wrote, are slashes, in capabilities too. A kind without a
-row is as good as any other: it is what its family is (`reasoning`, `mcp` …), with a payload that nobody looks into.
+A kind consists of words with `/` between them. Dots, which the drafts wrote, are read as slashes, in capabilities too.
+Each known kind has a row in a table. A kind without a row is accepted. It behaves like its family (`reasoning`, `mcp`
+…), and its payload is not checked.
 
-A new kind is its payload (`payloads`) and its row here: life cycle, capabilities, views, search, export and terminal
-follow. The page has its own words for it (`ui/src/spaces`).
+A new kind needs its payload (`payloads`) and its row here. Life cycle, capabilities, views, search, export and terminal
+follow from the row. The page has its own texts for kinds (`ui/src/spaces`).
 """
 
 from __future__ import annotations
@@ -49,26 +50,37 @@ WELCOME = "system/welcome"
 PRESENCE = "system/presence"
 ERROR = "system/error"
 GAP = "system/gap"
-"""To a reader who was too slow: what was left out."""
+"""Sent to a slow reader: which envelopes were left out."""
 CONFIGURED = "system/configured"
-"""What the configuration changed: doors, what everybody holds, templates. For nobody's eyes but the gateway's."""
+"""What the configuration changed: configured participants, everyone's capabilities, templates. Only the gateway sees
+it.
+"""
 
 JOIN = "system/join"
 HEARTBEAT = "system/heartbeat"
-"""What only a client sends, in frames that become no envelopes."""
+"""Kinds that only clients send, in frames that do not become envelopes."""
 
 Act: TypeAlias = Literal["start", "step", "conclusion", "cancel", "word"]
-"""What an envelope does in a context of reasoning. A `word` is no reasoning; a `step` neither begins nor ends one."""
+"""The effect of an envelope on its context.
+
+A `step` neither begins nor ends a reasoning. A `word` is not reasoning at all.
+"""
 
 Visibility: TypeAlias = Literal["always", "words", "reasoning"]
-"""Who is shown it where it stands in a context: everybody, in every view, for somebody must act on it; those who may
-read reasoning, and whom it is addressed to; or those who may read reasoning alone."""
+"""Who may see an envelope that stands in a context.
+
+`always`: everyone, in every view, because a participant must act on it. `words`: those who may read reasoning, and its
+recipients. `reasoning`: only those who may read reasoning.
+"""
 
 LabelContent: TypeAlias = Literal[
     "words", "opening", "severity", "confidence", "conclusion", "call", "result", "reason", "nothing", "kind"
 ]
-"""What of an envelope is told in one line: its words, also with what they open or how sure they are; a call, or what
-came of it; why; nothing; or the kind and whatever there is."""
+"""What of an envelope is shown in one line of a transcript.
+
+Its words, also with what they open or how confident they are; a call or its result; the reason; nothing; or the kind
+and whatever the payload holds.
+"""
 
 
 class Label(NamedTuple):
@@ -78,11 +90,11 @@ class Label(NamedTuple):
     style: str = "italic"
     content: LabelContent = "kind"
     prefix: str = ""
-    """What stands before that."""
+    """Text before the content."""
     nested_style: str | None = None
-    """The style within a context, where it is another."""
+    """The style within a context, if it differs."""
     nested_bar: bool = True
-    """Whether a bar stands before the mark within a context. What reasons draws its own."""
+    """Whether a bar is drawn before the mark within a context. Reasoning draws its own."""
 
 
 _COMMON_TEXT_FIELDS = (
@@ -96,30 +108,32 @@ _COMMON_TEXT_FIELDS = (
     "recommendation",
     "reason",
 )
-"""Where people put their words. MEW's agents start with `input` and think in `reasoning`; the seed's have a `goal`."""
+"""Fields in which senders put their text. MEW's agents start with `input` and think in `reasoning`; the seed's agents
+have a `goal`.
+"""
 
 _JSON_RPC = ("jsonrpc", "id")
-"""What JSON-RPC says for itself."""
+"""Fields of the JSON-RPC protocol itself."""
 
 
 class EnvelopeKind(NamedTuple):
-    """One kind, or all of a family that have no row of their own."""
+    """One kind, or all kinds of a family without a row of their own."""
 
     name: str
     payload: type[p.Payload] = p.Payload
     act: Act = "word"
     visibility: Visibility = "words"
     text_fields: tuple[str, ...] = _COMMON_TEXT_FIELDS
-    """Where its words stand: in the first of these that has any."""
+    """Fields in which its text may stand. The first of them that has any text is used."""
     more_text_fields: tuple[str, ...] = ()
-    """What else it says in words."""
+    """Further fields that hold text."""
     unsearched_fields: tuple[str, ...] = ()
     input_field: str = "message"
-    """Where words go that somebody types for it."""
+    """The field for text that a person types."""
     link: Literal["answer", "call"] | None = None
-    """What it is to a context that it comes out of."""
+    """How it is related to the context that it comes out of."""
     proposal_status: Literal["fulfilled", "rejected", "withdrawn"] | None = None
-    """What becomes of a proposal that it names."""
+    """The status that it gives to a proposal to which it correlates."""
     changes_rights: bool = False
     label: Label = Label()
 
@@ -248,7 +262,7 @@ KINDS: Mapping[str, EnvelopeKind] = {
                 "!",
                 "dim italic",
                 "nothing",
-                "this space is not the one that was here before; what it holds follows",
+                "this is not the same space as before; its envelopes follow",
                 nested_bar=False,
             ),
         ),
@@ -279,35 +293,39 @@ _FAMILIES: Mapping[str, EnvelopeKind] = {
 _DEFAULT_KIND = EnvelopeKind("")
 
 STEP_KINDS = frozenset(row.name for row in KINDS.values() if row.act == "step")
-"""What `reasoning/step` means in a capability: thinking on, neither beginning nor ending."""
+"""The kinds that `reasoning/step` covers in a capability: they neither begin nor end a reasoning."""
 
 
 def kind_of(name: str) -> EnvelopeKind:
-    """The row of this kind; of one that has none, its family's."""
+    """Return the row of a kind, or the row of its family if it has none."""
     return KINDS.get(name) or _FAMILIES.get(name.partition("/")[0], _DEFAULT_KIND)
 
 
 RESERVED = "system"
-"""The first word of what the gateway alone may send."""
+"""The first word of the kinds that only the gateway may send."""
 
 _KIND = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_:-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_:-]*)*")
 _MISSING = re.compile("Object missing required field `(.*)`")
 
 
 def is_reserved(kind: str) -> bool:
-    """Whether the gateway alone sends it, however it is spelled: `system/x`, `System.x`, `system:x`."""
+    """Check whether only the gateway sends this kind, however it is spelled: `system/x`, `System.x`, `system:x`."""
     return kind.replace(".", "/").replace(":", "/").partition("/")[0].lower() == RESERVED
 
 
 def normalize_kind(kind: str) -> str:
-    """The kind with slashes. Raises `EnvelopeError`."""
+    """Return the kind with slashes.
+
+    Raises:
+        EnvelopeError: If it is not a valid kind.
+    """
     slashed = kind.replace(".", "/")
     if len(kind) > MAX_LENGTH:
         raise EnvelopeError(f"kind: at most {MAX_LENGTH} characters, not {len(kind)}", code="too_long", param="kind")
     if _KIND.fullmatch(slashed) is None:
         raise EnvelopeError(
-            f"kind: {kind!r} is none: it is words of letters, digits, '_', '-' and ':' with '/' between them, like "
-            "'reasoning/start'",
+            f"kind: {kind!r} is not valid: a kind is words of letters, digits, '_', '-' and ':' with '/' between them, "
+            "like 'reasoning/start'",
             code="invalid_kind",
             param="kind",
         )
@@ -315,7 +333,11 @@ def normalize_kind(kind: str) -> str:
 
 
 def decode_payload(kind: str, payload: Mapping[str, Any]) -> p.Payload:
-    """What is known of the payload. Raises `EnvelopeError` where a known field is not what it must be."""
+    """Return the known fields of a payload, with their types.
+
+    Raises:
+        EnvelopeError: If a known field has a wrong type or value.
+    """
     try:
         return msgspec.convert(payload, kind_of(kind).payload)
     except msgspec.ValidationError as error:
@@ -323,7 +345,7 @@ def decode_payload(kind: str, payload: Mapping[str, Any]) -> p.Payload:
 
 
 def _payload_error(text: str, kind: str) -> EnvelopeError:
-    """What msgspec says is wrong, with its place in the envelope."""
+    """Convert a message of msgspec to an error that names the place in the envelope."""
     (what, field), code = describe_validation_error(text), "invalid_payload"
     steps = ["payload", field]
     missing = _MISSING.fullmatch(what)
@@ -338,7 +360,7 @@ def _payload_error(text: str, kind: str) -> EnvelopeError:
 
 
 def text_of(envelope: Envelope) -> str:
-    """The words of it, wherever its sender put them; empty where there are none."""
+    """Return the text of an envelope, wherever its sender put it; empty if there is none."""
     payload = envelope.payload
     for name in kind_of(envelope.kind).text_fields:
         value = payload.get(name)
@@ -352,8 +374,11 @@ def text_of(envelope: Envelope) -> str:
 
 
 def searched_text(envelope: Envelope) -> str:
-    """What search looks into, and what a snippet is cut out of: the words first, then every other string of the
-    payload, a line for each; of MCP, nothing that JSON-RPC needs for itself."""
+    """Return the text that search looks into, and from which snippets are cut.
+
+    The text of the envelope comes first, then every other string of the payload, one line each. The fields of JSON-RPC
+    itself are left out of MCP.
+    """
     words, unsearched = text_of(envelope), kind_of(envelope.kind).unsearched_fields
     payload = {name: value for name, value in envelope.payload.items() if name not in unsearched}
     lines = [words] if words else []
@@ -362,7 +387,7 @@ def searched_text(envelope: Envelope) -> str:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All that are in it, in order. Not by recursion: how deep it goes is its sender's choice."""
+    """Yield all strings in a value, in order. Not recursive, because the sender chooses the depth."""
     stack = [value]
     while stack:
         one = stack.pop()

@@ -1,36 +1,37 @@
-"""The life of a context of reasoning: what may be said in it, and what becomes of it by that.
+"""The life cycle of contexts: which envelopes may stand in a context, and how they change it.
 
     life = Lifecycle(LifecycleSettings())
-    verdict = life.feed(envelope)             # of every envelope of the space, in order
-    life.due(now)                             # the contexts that fell silent: the gateway cancels them
+    verdict = life.feed(envelope)             # every envelope of the space, in order
+    life.due(now)                             # silent contexts, which the gateway then cancels
 
 The rules:
 
 1. A start opens one context. In an open context it nests: in `msg-301`, the start `msg-302` opens `msg-301/msg-302`.
-   Anywhere else the context that it names is the label that it opens (`context: "reason-123"`), and a start in the main
-   conversation opens the context of its own id. Whatever it opened, its id means that context too.
-2. Whatever else stands in a context that nobody started makes it an implicit one, which ends by silence. A start with
-   its name makes it a started one.
-3. A context is open until it is concluded, cancelled or abandoned, which it then stays. A cancel by the gateway itself
-   (a time-out, a disconnect) abandons; anybody else's cancels, and so does a conclusion that says `cancelled`.
-4. What ends a context ends those inside it: a cancel cancels them, a conclusion leaves them abandoned.
-5. After the end nobody thinks on. One conclusion is still heard after a cancel: it says how it ended. Anything that is
-   not reasoning is heard as before: a response to what was asked in time, a word about it. So is the gateway's own
-   account of what was thought (a thought that compresses others): it does not think.
-6. Names are unique: no start has the id of another message, or opens what was opened before.
-7. Anybody may contribute to a context, unless it is `owner_only`: then steps, conclusions and nested starts are its
-   starter's alone. Anybody may cancel.
+   Elsewhere the context that it names is the label that it opens (`context: "reason-123"`), and a start in the main
+   conversation opens the context of its own id. The id of a start always means the context that it opened, too.
+2. Anything else in a context without a start makes it an implicit context, which ends by silence. A start with its name
+   turns it into a started one.
+3. A context is open until it is concluded, cancelled or abandoned. That status is final. A cancel by the gateway (a
+   time-out, a disconnect) abandons the context. A cancel by anyone else cancels it, and so does a conclusion with
+   `cancelled`.
+4. The end of a context ends those inside it: a cancel cancels them, a conclusion leaves them abandoned.
+5. After its end, a context takes no more reasoning. After a cancel it still takes one conclusion, which says how it
+   ended. Everything that is not reasoning is taken as before: a response to an earlier request, a chat about it. So is
+   a summary by the gateway (a thought that compresses others), because it is not reasoning of the gateway's own.
+6. Names are unique: a start must not have the id of another message, or open what was opened before.
+7. Everyone may contribute to a context, unless the space is `owner_only`: then only its starter sends steps,
+   conclusions and nested starts. Everyone may cancel.
 8. A chat or response outside of the context is its answer if its owner sent it and it correlates to the start, the
-   label or what triggered the start. A proposal or request that does so is linked. The final answer is the first one
+   label or the trigger of the start. A proposal or request that does so is linked. The final answer is the first one
    after the end, or else the last one before it.
-9. A participant has at most `max_open` contexts open.
+9. A participant has at most `max_open` open contexts.
 10. A context that was started with a template takes its steps (`payload.step`) in the template's order.
 
-What `MOVES` calls wrong, and what breaks rules 6 and 10, is refused (`strict`), flagged (`flag`) or not looked at
-(`off`). Rules 7 and 9 and the limits of paths refuse always. What is refused changes nothing. What was accepted changes
-the state alike in every mode, so that `replay` of the envelopes gives the state again.
+Moves that `MOVES` calls wrong, and violations of rules 6 and 10, are refused (`strict`), flagged (`flag`) or ignored
+(`off`). Rules 7 and 9 and the limits of paths always refuse. A refused envelope changes nothing. An accepted one
+changes the state in the same way in every mode, so `replay` of the envelopes gives the state again.
 
-`reasoning` keeps the tables.
+The tables are in `reasoning`.
 """
 
 from __future__ import annotations
@@ -60,43 +61,45 @@ Standing: TypeAlias = Literal["unseen", "implicit", "open", "stopped", "closed"]
 Move: TypeAlias = Literal["open", "nest", "imply", "stay", "conclude", "cancel", "close", "wrong", "late"]
 
 MAX_LISTED_NAMES = 8
-"""How many names a sentence lists."""
+"""Maximum number of names that an error lists."""
 
 
 class LifecycleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Rules of one space."""
+
     mode: Mode = "strict"
     owner_only: bool = False
     templates: Mapping[str, tuple[str, ...]] = {}
     """The names of each template's steps, in order."""
     max_open: int = 64
-    """Contexts that one participant may have open."""
+    """Maximum number of open contexts of one participant."""
     idle_ms: int | None = 30 * 60 * 1000
     """Milliseconds of silence after which a context is due to be abandoned. None: never."""
     max_implicit: int = 1_000
     max_ended: int = 10_000
     max_ids: int = 20_000
-    """How many implicit contexts, ended contexts and ids are remembered, for the whole space."""
+    """Maximum numbers of implicit contexts, ended contexts and ids that are remembered for the space."""
 
     def steps_taken(self, template: str, step: Any, already_taken: int) -> int:
-        """How many of the template's steps are behind whoever says that it is at `named`."""
+        """Return how many of the template's steps are taken after one that names `step`."""
         steps = self.templates.get(template, ())
         return max(already_taken, steps.index(step) + 1) if isinstance(step, str) and step in steps else already_taken
 
 
 class LifecycleCase(NamedTuple):
-    """An envelope, held against the state."""
+    """An envelope, classified against the state."""
 
     act: kinds.Act
     path: str | None
-    """Where it stands. None: in the main conversation."""
+    """Its context. None: the main conversation."""
     standing: Standing
     nearest: ReasoningContext | None
-    """That path's context, or the nearest above it."""
+    """The context at that path, or the nearest around it."""
     nearest_started: ReasoningContext | None
-    """The nearest that somebody started: whose reasoning it is."""
+    """The nearest context that has a start: its owner is the owner of the reasoning."""
     move: Move
     opens: str | None
-    """The path that it opens."""
+    """The path that the envelope opens."""
 
 
 MOVES: dict[Standing, dict[kinds.Act, Move]] = {
@@ -106,14 +109,14 @@ MOVES: dict[Standing, dict[kinds.Act, Move]] = {
     "stopped": {"start": "wrong", "step": "wrong", "conclusion": "close", "cancel": "wrong", "word": "late"},
     "closed": {"start": "wrong", "step": "wrong", "conclusion": "wrong", "cancel": "wrong", "word": "late"},
 }
-"""What becomes of a context that stands so (left) by what is said in it. `stopped`: a conclusion may still come."""
+"""The move for each standing of a context (left) and act of an envelope. `stopped`: one conclusion may still come."""
 
 MAX_TRIGGERS = 16
-"""How many of the ids that a start correlates to are remembered as what triggered it."""
+"""How many of the ids to which a start correlates are remembered as its triggers."""
 
 
 class Lifecycle:
-    """The contexts of one space. `state` can be kept and handed in again."""
+    """The contexts of one space. `state` can be stored and passed in again."""
 
     def __init__(self, settings: LifecycleSettings | None = None, state: LifecycleState | None = None) -> None:
         self.settings = chosen = settings or LifecycleSettings()
@@ -130,10 +133,14 @@ class Lifecycle:
         known_ids: Container[str] = (),
         ended_paths: Container[str] = (),
     ) -> LifecycleVerdict:
-        """What becomes of the next envelope.
+        """Apply the next envelope.
 
-        `at`: when the gateway took it, in milliseconds (else its own time, which is its sender's).
-        `known`, `closed`: which of the names that `unknown` gave are ids of older envelopes, and contexts that ended.
+        Args:
+            envelope: The envelope.
+            at: When the gateway received it, in milliseconds since 1970. None: the envelope's own time, which its
+                sender sets.
+            known_ids: Which of the ids from `unknown_names` are ids of older envelopes.
+            ended_paths: Which of the paths from `unknown_names` are contexts that ended.
         """
         try:
             case = self._classify(envelope)
@@ -158,7 +165,7 @@ class Lifecycle:
         return self._apply(envelope, case, envelope.ts if at is None else at, tuple(flags))
 
     def replay(self, envelope: Envelope, *, at: int | None = None) -> LifecycleVerdict:
-        """What an envelope that was accepted did: nothing is refused or flagged."""
+        """Apply an envelope that was accepted before. Nothing is refused or flagged."""
         try:
             case = self._classify(envelope)
         except EnvelopeError:
@@ -166,7 +173,7 @@ class Lifecycle:
         return self._apply(envelope, case, envelope.ts if at is None else at, ())
 
     def unknown_names(self, envelope: Envelope) -> NameSet:
-        """The names that only the history can tell about, for `feed`'s `known` and `closed`."""
+        """Return the names that only the history knows, for `known_ids` and `ended_paths` of `feed`."""
         ids = {name for name in referenced_ids(envelope) if not self.contexts.knows(name)}
         if envelope.kind == kinds.START and not self.contexts.knows(envelope.id):
             ids.add(envelope.id)
@@ -178,9 +185,12 @@ class Lifecycle:
         return NameSet(frozenset(ids), frozenset(paths))
 
     def due(self, now: int) -> tuple[ReasoningContext, ...]:
-        """Those that fell silent. What abandons them is a cancel in each, by the gateway, fed like any envelope.
+        """Return the contexts that fell silent. The gateway abandons each by a cancel, which is fed like any envelope.
 
-        None has another of them around it: that one's end is its end too.
+        None of them stands inside another one, because the end of the outer context ends the inner one.
+
+        Args:
+            now: The time, in milliseconds since 1970.
         """
         idle_ms = self.settings.idle_ms
         if idle_ms is None:
@@ -188,14 +198,14 @@ class Lifecycle:
         return _outermost(record for record in self.state.open.values() if now - record.active >= idle_ms)
 
     def left_open_by(self, participant: str) -> tuple[ReasoningContext, ...]:
-        """Those that a participant who is gone left open: to be abandoned like those that are due."""
+        """Return the contexts that an absent participant left open. They are abandoned like those that are due."""
         return _outermost(self.state.open[path] for path in self.contexts.open_of(participant))
 
     def open_of(self, participant: str) -> int:
-        """How many contexts it has open."""
+        """Return the number of its open contexts."""
         return self.contexts.count_open_of(participant)
 
-    # What an envelope means.
+    # Classification.
 
     def _classify(self, envelope: Envelope) -> LifecycleCase:
         act = kinds.kind_of(envelope.kind).act
@@ -226,7 +236,7 @@ class Lifecycle:
         enclosing = next(self.contexts.enclosing(path), None)
         return ("closed" if enclosing is not None and enclosing.status != "open" else "unseen"), enclosing
 
-    # What it does.
+    # Effects.
 
     def _apply(self, envelope: Envelope, case: LifecycleCase, at: int, flags: tuple[Flag, ...]) -> LifecycleVerdict:
         ended: tuple[EndedContext, ...] = ()
@@ -287,7 +297,7 @@ class Lifecycle:
         return tuple(ended)
 
     def _link(self, envelope: Envelope, case: LifecycleCase) -> tuple[str, ...]:
-        """Rule 8."""
+        """Link the envelope to the contexts that it answers or comes out of (rule 8)."""
         link = kinds.kind_of(envelope.kind).link
         if link is None:
             return ()
@@ -307,32 +317,32 @@ class Lifecycle:
 
 
 def _outermost(records: Iterable[ReasoningContext]) -> tuple[ReasoningContext, ...]:
-    """Without those that stand in another of them."""
+    """Leave out the contexts that stand inside another one of them."""
     chosen = {record.path: record for record in records}
     return tuple(
         record for path, record in chosen.items() if not any(above in chosen for above in context.ancestors(path))
     )
 
 
-# --- what is wrong with an envelope; nothing here changes a context
+# --- checks; they do not change a context
 
 
 def forbidden_error(
     envelope: Envelope, case: LifecycleCase, settings: LifecycleSettings, contexts: ContextTable
 ) -> ErrorInfo | None:
-    """What no mode lets pass."""
+    """Return the violation of a rule that holds in every mode, or None."""
     started, sender = case.nearest_started, envelope.sender
     if settings.owner_only and started is not None and started.owner != sender and case.act not in ("word", "cancel"):
         return _refusal(
             "owner_only",
-            f"context {started.path!r} is {started.owner!r}'s, and only its starter reasons in it here; "
-            "reason in a context of your own, or say it as a chat",
+            f"context {started.path!r} is {started.owner!r}'s, and only its starter may reason in it here; "
+            "reason in a context of your own, or send a chat",
             kind="forbidden",
         )
     if case.opens and contexts.count_open_of(sender) >= settings.max_open:
         return _refusal(
             "too_many_contexts",
-            f"{sender!r} has {settings.max_open} contexts open, which is the most: conclude or cancel one first",
+            f"{sender!r} has {settings.max_open} contexts open, the maximum: conclude or cancel one first",
             kind="too_many_requests",
         )
     return None
@@ -345,7 +355,7 @@ def rule_error(
     contexts: ContextTable,
     known_ids: Container[str],
 ) -> ErrorInfo | None:
-    """What breaks the table of moves, or the rules of names and templates."""
+    """Return the violation of the table of moves, or of the rules of names and templates, or None."""
     if case.move == "wrong":
         return _misplaced_error(envelope, case)
     if case.opens is not None:
@@ -362,7 +372,10 @@ def collect_flags(
     contexts: ContextTable,
     known_ids: Container[str],
 ) -> list[Flag]:
-    """What is no mistake, and worth seeing. Whoever may read the envelope is told: nothing of others stands in it."""
+    """Return remarks about an envelope that is accepted.
+
+    Everyone who may read the envelope sees them, so they quote nothing from other envelopes.
+    """
     flags: list[Flag] = []
     if unknown := [name for name in referenced_ids(envelope) if not (contexts.knows(name) or name in known_ids)]:
         flags.append(Flag("unknown_reference", f"nothing in this space is called {_listed(unknown)}"))
@@ -373,18 +386,25 @@ def collect_flags(
     record = case.nearest
     if case.move in ("conclude", "close") and record is not None and not record.implicit:
         if record.owner != envelope.sender:
-            flags.append(Flag("not_owner", f"context {record.path!r} is concluded by another than its owner"))
+            flags.append(
+                Flag("not_owner", f"context {record.path!r} is concluded by a participant who is not its owner")
+            )
         if case.move == "conclude" and (left := len(contexts.open_inside(record.path))):
             inside = "a context inside it is" if left == 1 else f"{left} contexts inside it are"
             flags.append(Flag("left_open", f"{inside} not concluded before it"))
         steps = settings.templates.get(record.template or "", ())
         if missing := steps[record.step :]:
-            flags.append(Flag("steps_missing", f"of the template {record.template!r}, not taken: {_listed(missing)}"))
+            flags.append(
+                Flag(
+                    "steps_missing",
+                    f"steps of the template {record.template!r} that were not taken: {_listed(missing)}",
+                )
+            )
     return flags
 
 
 def referenced_ids(envelope: Envelope) -> tuple[str, ...]:
-    """The ids of this space that reasoning builds on or stands for (`references`, `metadata.compresses`)."""
+    """Return the ids of this space that reasoning builds on or summarises (`references`, `metadata.compresses`)."""
     if envelope.family != "reasoning":
         return ()
     metadata = envelope.payload.get("metadata")
@@ -404,18 +424,16 @@ def _misplaced_error(envelope: Envelope, case: LifecycleCase) -> ErrorInfo:
             param="id",
         )
     if case.path is None:
-        return _refusal(
-            "context_required", f"a {envelope.kind} stands in a context: set `context` to the id of its start"
-        )
+        return _refusal("context_required", f"a {envelope.kind} needs a context: set `context` to the id of its start")
     if case.standing == "unseen":
         return _refusal(
             "context_unknown",
-            f"nothing is open at {case.path!r}: a {envelope.kind} ends what a {kinds.START} opened",
+            f"no context is open at {case.path!r}: a {envelope.kind} ends a context that a {kinds.START} opened",
             kind="not_found",
         )
     record = case.nearest
     what = f"{record.path!r} was {record.status}" if record is not None else f"{case.path!r} has ended"
-    but = ", and one conclusion may still say how" if case.standing == "stopped" else ""
+    but = ", and only one conclusion may still follow" if case.standing == "stopped" else ""
     return _refusal("context_ended", f"context {what}{but}: a new {kinds.START} outside of it opens another")
 
 
@@ -426,14 +444,14 @@ def _name_taken_error(
         if contexts.by_name(name) is not None:
             return _refusal(
                 "id_conflict",
-                f"{name!r} already means another context: "
-                "a start needs an id and a label that nobody used in this space",
+                f"{name!r} already means another context: a start needs an id and a label that are new in this space",
                 param="id" if name == envelope.id else "context",
             )
     if envelope.id in contexts.state.recent or envelope.id in known_ids:
         return _refusal(
             "id_conflict",
-            f"id {envelope.id!r} is another message's, and a start's id is a name: use one that is new in this space",
+            f"id {envelope.id!r} belongs to another message, and the id of a start names its context: use one that is "
+            "new in this space",
             param="id",
         )
     return None
@@ -458,10 +476,10 @@ def _step_order_error(envelope: Envelope, case: LifecycleCase, settings: Lifecyc
     if named not in steps:
         return _refusal(
             "unknown_step",
-            f"{named!r} is no step of the template {record.template!r}, whose steps are {', '.join(steps)}",
+            f"{named!r} is not a step of the template {record.template!r}, whose steps are {', '.join(steps)}",
             param="payload.step",
         )
-    # The last step may be taken again: a step may be more than one thought.
+    # The last step may be taken again, because a step may have more than one thought.
     if steps.index(named) + 1 not in (record.step, record.step + 1):
         due = " or ".join(repr(step) for step in steps[max(record.step - 1, 0) : record.step + 1])
         return _refusal(

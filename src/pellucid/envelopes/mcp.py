@@ -1,5 +1,6 @@
-"""What a space looks at in MCP's requests, proposals and responses: the tool, what it is called with, and the text that
-came back. All else of them is their senders' own.
+"""Accessors for MCP requests, proposals and responses: the tool, its arguments, and the text of its result.
+
+A space does not look at anything else in them.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from typing import Any
 from .envelope import Envelope
 
 LIST_TOOLS, CALL_TOOL = "tools/list", "tools/call"
-"""The two methods that are looked into."""
+"""The two methods whose contents a space looks at."""
 
 CANCELLED = "notifications/cancelled"
-"""Nobody waits any more for the answer to the request that it correlates to."""
+"""The sender does not wait any more for the response to the request to which this correlates."""
 
 
 def call_params(tool: str, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The `params` of a call."""
+    """Build the `params` of a tool call."""
     return {"name": tool, "arguments": dict(arguments or {})}
 
 
 def tool_of(envelope: Envelope) -> str | None:
-    """The tool that it calls, or proposes to call."""
+    """Return the name of the tool that the envelope calls or proposes to call; None if there is none."""
     params = envelope.payload.get("params")
     if envelope.payload.get("method") != CALL_TOOL or not isinstance(params, dict):
         return None
@@ -31,13 +32,13 @@ def tool_of(envelope: Envelope) -> str | None:
 
 
 def request_arguments(envelope: Envelope) -> Any:
-    """What it asks with: a tool's arguments, or the `params` of another method."""
+    """Return the tool's arguments, or the `params` of another method."""
     params = envelope.payload.get("params")
     return params.get("arguments") if isinstance(params, dict) and tool_of(envelope) is not None else params
 
 
 def result_text(result: Any) -> str | None:
-    """What a tool's result says, if it is text and nothing else."""
+    """Return the text of a tool's result; None if it contains anything but text."""
     content = result.get("content") if isinstance(result, dict) else None
     if not isinstance(content, list) or not content:
         return None

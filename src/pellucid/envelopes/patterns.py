@@ -1,26 +1,31 @@
-"""The pattern language of capabilities: which JSON values a pattern allows, and which patterns allow no more than
-another.
+r"""The pattern language of capabilities.
+
+A pattern allows some JSON values, and may be compared with another one: whether it allows no more.
 
     "read_*"  "/^SELECT /"  "!delete_*"  ["a", "b"]  {"params": {"name": "x"}}  {"**": "x"}  {"$.params[*].name": "x"}
 
-A string allows the text itself, or, by its marks, those of a glob, of a regular expression between slashes
-(`regex`), or all texts but those after `!`. An array allows what one of its entries does; an object allows objects in
-which every key it names is there, with an allowed value. A key may be a glob (some key that it matches), `**` (at any
-depth) or a JSONPath (`jsonpath`). Numbers, booleans and null allow themselves. The rules:
+* A string allows the text itself. By its marks it is a glob, a regular expression between slashes (`regex`), or, after
+  `!`, a negation that allows all other texts.
+* An array allows what one of its entries allows.
+* An object allows objects in which every named key is present with an allowed value. A key may be a glob (some key that
+  it matches), `**` (at any depth) or a JSONPath (`jsonpath`).
+* Numbers, booleans and null allow themselves.
 
-* What is not there is not allowed, by a negation either; and a text is allowed by nothing but a string.
-* No pattern makes anybody wait: `allows` and `covers` spend `StepBudget`, and raise `StepBudgetExceeded` when there are none left.
-* `covers(wide, narrow)` decides simply, so that nobody grants what they do not have: it never says yes where no is
-  true. A text pattern covers itself, single texts that it allows, and, where it ends with its one wildcard, the globs
-  under it; a negation covers a negation of more, and globs that begin differently; an object is compared rule by rule.
+The rules:
 
-Globs are as micromatch reads them, for which MEW's capabilities are written: `*` and `?` stand within a segment between
-slashes, `**` crosses slashes only where it is a whole segment (`a/**` is also `a`), `*` stands for at least one
-character where it is; and what comes after `\\` is meant as it stands. Braces, brackets and parentheses, to which
-micromatch gives meanings of their own, are refused where it would: a list or a regular expression says it better. A
-wildcard never lets a hidden segment in: it does not begin one that begins with a dot (so `/public/**` is not
-`/public/../etc`). Under a negation (`loose`) it never lets one out: there it does, and a slash at the end changes
-nothing.
+* What is absent is not allowed, not by a negation either. A text is only allowed as a string.
+* The work is bounded: `allows` and `covers` spend a `StepBudget` and raise `StepBudgetExceeded` when it is used up.
+* `covers(wide, narrow)` decides simply and never says yes where no is true, so that no participant grants more than it
+  has. A text pattern covers itself, single texts that it allows, and, if its only wildcard is at its end, the globs
+  under it. A negation covers a wider negation, and globs that begin differently. Objects are compared rule by rule.
+
+Globs are read like micromatch does, for which MEW's capabilities are written. `*` and `?` match within a segment
+between slashes. `**` crosses slashes only if it is a whole segment (`a/**` also matches `a`). `*` matches at least one
+character where it is a whole segment. A character after `\` stands for itself. Braces, brackets and parentheses, to
+which micromatch gives meanings of their own, are refused where it would do so; a list or a regular expression expresses
+the same. A wildcard never matches a hidden segment: it does not match a dot at the beginning of a segment (so
+`/public/**` does not match `/public/../etc`). Under a negation (`loose`) it does match one, and a slash at the end
+changes nothing, so that no hidden segment escapes a negation.
 """
 
 from __future__ import annotations
@@ -38,82 +43,88 @@ from .regex import Regex, RegexError, StepBudget
 
 MAX_DEPTH = 16
 MAX_LENGTH = 2_000
-"""Characters of one string."""
+"""Maximum number of characters of one string."""
 MAX_ENTRIES = 200
-"""Values of one pattern, all that are in it counted."""
+"""Maximum number of values in one pattern, with all inner values."""
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """The number, boolean or null itself."""
+    """Allows this number, boolean or null."""
 
     value: Any
     type: type
-    """Its type: to Python, true is 1."""
+    """Its type. In Python, True equals 1."""
 
 
 class AnyText(msgspec.Struct, frozen=True):
-    """Every text."""
+    """Allows every text."""
 
 
 class ExactText(msgspec.Struct, frozen=True):
-    """The text itself."""
+    """Allows one text."""
 
     text: str
 
 
 class RegexText(msgspec.Struct, frozen=True):
-    """The texts of a glob or a regular expression."""
+    """Allows the texts of a glob or a regular expression."""
 
     regex: Regex
     glob: str | None = None
-    """As it is written, where it is one that is not negated."""
+    """The glob as it is written; None for a regular expression or a negated glob."""
     prefix: str | None = None
-    """What all of them begin with; of a glob only."""
+    """The beginning that all its texts share. Only for globs."""
 
 
 class Not(msgspec.Struct, frozen=True):
-    """Every other text."""
+    """Allows every text that `of` does not allow."""
 
     of: TextPattern
 
 
 class OneOf(msgspec.Struct, frozen=True):
+    """Allows what one of the options allows."""
+
     options: tuple[Pattern, ...]
 
 
 class Key(msgspec.Struct, frozen=True):
+    """The value of one key."""
+
     key: str
 
 
 class KeyPattern(msgspec.Struct, frozen=True):
-    """Every key that the glob matches."""
+    """The value of every key that the glob matches."""
 
     texts: RegexText
 
 
 class AnyDepth(msgspec.Struct, frozen=True):
-    pass
+    """The object itself and every value in it, at any depth."""
 
 
 class AtPath(msgspec.Struct, frozen=True):
+    """The values at a JSONPath."""
+
     path: jsonpath.Path
 
 
 class FieldRule(msgspec.Struct, frozen=True):
-    """Something that stands `where` is allowed by `pattern`."""
+    """Requires that some value at `where` is allowed by `pattern`."""
 
     where: Location
     pattern: Pattern
 
 
 class ObjectPattern(msgspec.Struct, frozen=True):
-    """An object that keeps every rule."""
+    """Allows an object that meets every rule."""
 
     rules: tuple[FieldRule, ...]
 
 
 TextPattern: TypeAlias = AnyText | ExactText | RegexText | Not | OneOf
-"""A `OneOf` of texts only."""
+"""A pattern of texts. Its `OneOf` has options of texts only."""
 Pattern: TypeAlias = Scalar | TextPattern | ObjectPattern
 Location: TypeAlias = Key | KeyPattern | AnyDepth | AtPath
 
@@ -126,7 +137,15 @@ def _invalid_capability(at: str, message: str) -> RequestError:
 
 
 def read_pattern(written: Any, at: str) -> Pattern:
-    """The pattern that is written so; `at` names its place in errors. Raises `RequestError`."""
+    """Read a pattern.
+
+    Args:
+        written: The pattern, as a JSON value.
+        at: Where it stands, for errors.
+
+    Raises:
+        RequestError: If it is not valid.
+    """
     return _read_value(written, at, 0, [MAX_ENTRIES])
 
 
@@ -135,7 +154,7 @@ def _read_value(written: Any, at: str, depth: int, remaining_values: list[int]) 
     if remaining_values[0] < 0:
         raise _invalid_capability(at, f"a pattern holds at most {MAX_ENTRIES} values")
     if depth > MAX_DEPTH:
-        raise _invalid_capability(at, f"values stand in each other at most {MAX_DEPTH} deep")
+        raise _invalid_capability(at, f"a pattern is nested at most {MAX_DEPTH} deep")
     if written is None or isinstance(written, bool | int | float):
         return Scalar(written, type(written))
     if isinstance(written, str):
@@ -161,7 +180,7 @@ def _read_rule(key: Any, written: Any, at: str, depth: int, remaining_values: li
         try:
             path = jsonpath.parse(key)
         except jsonpath.PathSyntaxError as error:
-            raise _invalid_capability(f"{at}.{key}", f"no JSONPath that can be followed: {error}") from None
+            raise _invalid_capability(f"{at}.{key}", f"it is not a supported JSONPath: {error}") from None
         return _path_rule(path, pattern)
     if is_glob(key):
         return FieldRule(KeyPattern(_read_regex_text(key, False, f"{at}.{key}")), pattern)
@@ -169,7 +188,10 @@ def _read_rule(key: Any, written: Any, at: str, depth: int, remaining_values: li
 
 
 def _path_rule(path: jsonpath.Path, pattern: Pattern) -> FieldRule:
-    """A path of plain names says what objects in objects say: then the two can be compared."""
+    """Return the rule of a JSONPath.
+
+    A path of plain names becomes nested objects, so that it can be compared with them.
+    """
     names = [step.key for step in path if isinstance(step.key, str) and not step.deep]
     if not names or len(names) < len(path):
         return FieldRule(AtPath(path), pattern)
@@ -180,7 +202,11 @@ def _path_rule(path: jsonpath.Path, pattern: Pattern) -> FieldRule:
 
 
 def read_text_pattern(written: str, at: str, *, loose: bool = False) -> TextPattern:
-    """The pattern that a string is. Raises `RequestError`."""
+    """Read a pattern that is a string.
+
+    Raises:
+        RequestError: If it is not valid.
+    """
     if len(written) > MAX_LENGTH:
         raise _invalid_capability(at, f"a pattern is at most {MAX_LENGTH} characters long, not {len(written)}")
     if written.startswith("!"):
@@ -193,7 +219,10 @@ def read_text_pattern(written: str, at: str, *, loose: bool = False) -> TextPatt
 
 
 def is_regex(written: str) -> bool:
-    """`/` and `//` are paths: read as expressions they would allow everything."""
+    """Check whether the text is a regular expression.
+
+    `/` and `//` are paths: as expressions they would allow everything.
+    """
     return len(written) > 2 and written.startswith("/") and written.endswith("/")
 
 
@@ -202,10 +231,10 @@ def _read_regex_text(written: str, loose: bool, at: str) -> RegexText:
         return _compile_text(written, loose)
     except RegexError as error:
         raise _invalid_capability(
-            at, f"{written!r} is no regular expression that can be decided in time: {error}"
+            at, f"{written!r} is not a regular expression that can be decided in time: {error}"
         ) from None
     except GlobSyntaxError as error:
-        raise _invalid_capability(at, f"{written!r} is no glob: {error}") from None
+        raise _invalid_capability(at, f"{written!r} is not a valid glob: {error}") from None
 
 
 @lru_cache(maxsize=256)
@@ -219,7 +248,11 @@ def _compile_text(written: str, loose: bool) -> RegexText:
 
 
 def allows(pattern: Pattern, value: Any, steps: StepBudget) -> bool:
-    """Whether the pattern allows the JSON value. Raises `StepBudgetExceeded`."""
+    """Check whether the pattern allows the JSON value.
+
+    Raises:
+        StepBudgetExceeded: If the budget is not enough.
+    """
     steps.spend()
     match pattern:
         case ExactText(text):
@@ -260,7 +293,14 @@ def _values_at(where: Location, value: dict[str, Any], steps: StepBudget) -> Ite
 
 
 def covers(wide: Pattern, narrow: Pattern, steps: StepBudget) -> bool:
-    """Whether `wide` allows whatever `narrow` does; False also where that is not decided. Raises `StepBudgetExceeded`."""
+    """Check whether `wide` allows everything that `narrow` allows.
+
+    Returns:
+        False also if that cannot be decided.
+
+    Raises:
+        StepBudgetExceeded: If the budget is not enough.
+    """
     steps.spend()
     if wide == narrow:
         return True
@@ -284,14 +324,17 @@ def covers(wide: Pattern, narrow: Pattern, steps: StepBudget) -> bool:
 
 
 def _disjoint(one: Pattern, other: Pattern) -> bool:
-    """Whether no text is one of both: globs of which neither's prefix begins the other's. False also if not decided."""
+    """Check whether no text matches both patterns.
+
+    Decides only globs of which neither prefix begins with the other's; False for all others.
+    """
     if not (isinstance(one, RegexText) and isinstance(other, RegexText)) or one.prefix is None or other.prefix is None:
         return False
     return not (one.prefix.startswith(other.prefix) or other.prefix.startswith(one.prefix))
 
 
 def _implies(rule: FieldRule, narrow: ObjectPattern, steps: StepBudget) -> bool:
-    """Whether every object that `given` allows keeps the rule."""
+    """Check whether every object that `narrow` allows meets the rule."""
     if isinstance(rule.where, AnyDepth):
         return _contains(rule.pattern, narrow, steps)
     where, pattern = rule.where, rule.pattern
@@ -301,7 +344,7 @@ def _implies(rule: FieldRule, narrow: ObjectPattern, steps: StepBudget) -> bool:
 
 
 def _covers_location(wide: Key | KeyPattern | AtPath, narrow: Location, steps: StepBudget) -> bool:
-    """Whether what stands at `narrow` stands at `wide`."""
+    """Check whether every value at `narrow` is also at `wide`."""
     match wide, narrow:
         case KeyPattern(texts), Key(key):
             return texts.regex.matches(key, steps)
@@ -313,7 +356,7 @@ def _covers_location(wide: Key | KeyPattern | AtPath, narrow: Location, steps: S
 
 
 def _contains(pattern: Pattern, narrow: Pattern, steps: StepBudget) -> bool:
-    """Whether whatever `given` allows holds, or is, something that the pattern allows."""
+    """Check whether every value that `narrow` allows is, or contains, a value that the pattern allows."""
     if covers(pattern, narrow, steps):
         return True
     match narrow:
@@ -335,15 +378,24 @@ _LITERAL_PREFIX = re.compile(r"[^*?\\]*")
 
 
 class GlobSyntaxError(ValueError):
-    """What is written there, and what is not possible about it."""
+    """A glob that cannot be read, with the reason."""
 
 
 def is_glob(text: str) -> bool:
+    """Check whether a text has wildcards."""
     return "*" in text or "?" in text
 
 
 def glob_to_regex(source: str, loose: bool = False) -> str:
-    """The regular expression that is found in the texts that the glob matches. Raises `GlobSyntaxError`."""
+    """Return the regular expression that matches the texts of the glob.
+
+    Args:
+        source: The glob.
+        loose: Whether it stands under a negation.
+
+    Raises:
+        GlobSyntaxError: If the glob is not supported.
+    """
     segments = [_tokens(segment) for segment in _split(source)]
     parts: list[str] = []
     pending = False  # whether a slash comes before the next segment
@@ -368,9 +420,11 @@ def glob_to_regex(source: str, loose: bool = False) -> str:
 
 
 def is_narrower_glob(narrow: str, wide: str) -> bool:
-    """Whether every text of the glob `narrow` is one of `wide`, where `wide` has one wildcard, at its end.
+    """Check whether every text of the glob `narrow` matches `wide`.
 
-    False also where that is not decided: `wide` has other wildcards, or one of them takes a character as it stands.
+    Returns:
+        False also if that is not decided: `wide` has a wildcard that is not at its end, or one of the globs has an
+            escaped character.
     """
     prefix = wide.rstrip(_ANY_CHARS)
     if is_glob(prefix) or "\\" in wide or "\\" in narrow or not narrow.startswith(prefix):
@@ -381,19 +435,19 @@ def is_narrower_glob(narrow: str, wide: str) -> bool:
         return not any(segment.startswith(".") for segment in rest.split("/"))
     if not rest or "/" in rest:
         return False
-    # Within one segment. `**` alone would cross slashes; a wildcard stands for no dot at its beginning.
+    # Within one segment. `**` alone would cross slashes; a wildcard does not match a dot at the segment's beginning.
     return not begins_segment or not (rest.startswith(".") or rest == "**")
 
 
 def literal_prefix(source: str) -> str:
-    """What every text of the glob begins with."""
+    """Return the beginning that all texts of the glob share."""
     prefix = _LITERAL_PREFIX.match(source)
     assert prefix is not None
     return prefix[0].removesuffix("/") if source.startswith(_ANY_CHARS * 2, prefix.end()) else prefix[0]
 
 
 def _split(source: str) -> list[list[str]]:
-    """The segments, as characters; one that was taken as it is has its backslash before it."""
+    """Split a glob into segments of characters. An escaped character has its backslash before it."""
     segments: list[list[str]] = [[]]
     characters = iter(source)
     for char in characters:
@@ -402,7 +456,7 @@ def _split(source: str) -> list[list[str]]:
         elif char == "\\":
             escaped = next(characters, None)
             if escaped is None:
-                raise GlobSyntaxError("it ends with a `\\` that takes nothing as it is")
+                raise GlobSyntaxError("it ends with a `\\` that escapes nothing")
             segments[-1].append("\\" + escaped)
         elif char in _UNSUPPORTED_CHARS:
             raise GlobSyntaxError(
@@ -414,7 +468,7 @@ def _split(source: str) -> list[list[str]]:
 
 
 def _tokens(segment: list[str]) -> list[str]:
-    """Stars beside other characters are as good as one."""
+    """Merge neighbouring stars of a segment that has other characters, too."""
     if segment == [_ANY_CHARS, _ANY_CHARS]:
         return segment
     return [

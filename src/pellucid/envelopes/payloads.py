@@ -1,7 +1,7 @@
-"""What the payloads of the known kinds hold, by name and type.
+"""Types of the payloads of known kinds.
 
-A field that is not named here is nobody's mistake: it is kept, and not looked at. A field that is named and absent, or
-null, is None. Where people and models write now a string and now a list of them, both are read (`TextOrTexts`).
+A field that is not named here is stored and not checked. A named field that is absent or null is None. Where senders
+write either one string or a list of strings, both are accepted (`TextOrTexts`).
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 
 Probability: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1)]
-"""A share of certainty: from 0 to 1."""
+"""A number from 0 to 1."""
 
 TextOrTexts: TypeAlias = str | tuple[str, ...]
 WrittenCapability: TypeAlias = str | dict[str, Any]
-"""A pattern of kinds, or an object with `kind` and `payload`."""
+"""A capability as it is written: a pattern of kinds, or an object with `kind` and `payload`."""
 
 
 class Payload(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """The root of them all, and what an unknown kind has."""
+    """Base of all payloads, and the payload of unknown kinds."""
 
 
 class Uncertainty(msgspec.Struct, frozen=True):
-    """How sure, as a range."""
+    """A confidence, as a range."""
 
     low: Probability
     high: Probability
     source: str | None = None
-    """What says so: `model`, `tests`, …"""
+    """Where the estimate comes from: `model`, `tests`, …"""
 
     def __post_init__(self) -> None:
         if self.low > self.high:
@@ -36,17 +36,19 @@ class Uncertainty(msgspec.Struct, frozen=True):
 
 
 class Metadata(Payload, frozen=True):
+    """`metadata` of an envelope of reasoning."""
+
     approach: str | None = None
     estimated_duration: str | float | None = None
-    """As its sender says it: `30s`."""
+    """As its sender wrote it: `30s`."""
     confidence: Probability | None = None
     uncertainty: Uncertainty | None = None
     compresses: tuple[str, ...] | None = None
-    """The ids of the thoughts that this one stands for."""
+    """Ids of the thoughts that this one summarises."""
 
 
 class Step(Payload, frozen=True):
-    """Anything said in a context of reasoning."""
+    """Payload of any envelope in a context of reasoning."""
 
     message: str | None = None
     content: str | None = None
@@ -54,10 +56,12 @@ class Step(Payload, frozen=True):
     uncertainty: Uncertainty | None = None
     metadata: Metadata | None = None
     step: str | None = None
-    """Which step of the context's template this is."""
+    """Name of the step of the context's template."""
 
 
 class Start(Step, frozen=True):
+    """Payload of `reasoning/start`."""
+
     goal: str | None = None
     triggered_by: str | None = None
     approach: str | None = None
@@ -67,25 +71,35 @@ class Start(Step, frozen=True):
 
 
 class Thought(Step, frozen=True):
+    """Payload of `reasoning/thought`."""
+
     reasoning: str | None = None
 
 
 class Question(Step, frozen=True):
+    """Payload of `reasoning/question`."""
+
     questions: TextOrTexts | None = None
 
 
 class Observation(Step, frozen=True):
+    """Payload of `reasoning/observation`."""
+
     severity: str | None = None
     components: TextOrTexts | None = None
     details: Any = None
 
 
 class Hypothesis(Step, frozen=True):
+    """Payload of `reasoning/hypothesis`."""
+
     hypothesis: str | None = None
     evidence: Any = None
 
 
 class Conclusion(Step, frozen=True):
+    """Payload of `reasoning/conclusion`."""
+
     decision: str | None = None
     key_factors: TextOrTexts | None = None
     recommendation: str | None = None
@@ -94,24 +108,28 @@ class Conclusion(Step, frozen=True):
 
 
 class Reason(Payload, frozen=True):
-    """Why not: of a cancel, a withdrawal, a rejection."""
+    """The reason of a cancel, a withdrawal or a rejection."""
 
     reason: str | None = None
 
 
 class Chat(Payload, frozen=True):
+    """Payload of `chat`."""
+
     text: str | None = None
     message: str | None = None
-    """The draft's name for `text`; no kept envelope has it alone."""
+    """The name of `text` in the draft. No stored envelope has it alone."""
     format: str | None = None
 
 
 class Status(Payload, frozen=True):
+    """Payload of acknowledgements."""
+
     status: str | None = None
 
 
 class McpRequest(Payload, frozen=True):
-    """A request, a notification, or the proposal of one."""
+    """An MCP request or notification, or the proposal of one."""
 
     method: str | None = None
     id: str | int | float | None = None
@@ -120,6 +138,8 @@ class McpRequest(Payload, frozen=True):
 
 
 class McpResponse(Payload, frozen=True):
+    """An MCP response: a result or an error."""
+
     id: str | int | float | None = None
     jsonrpc: str | None = None
     result: Any = None
@@ -127,7 +147,7 @@ class McpResponse(Payload, frozen=True):
 
 
 class Grant(Payload, frozen=True):
-    """The envelope's id is the id of the grant."""
+    """A grant. The envelope's id is the id of the grant."""
 
     recipient: str
     capabilities: tuple[WrittenCapability, ...]
@@ -135,7 +155,7 @@ class Grant(Payload, frozen=True):
 
 
 class Revoke(Payload, frozen=True):
-    """Of one grant, or of what was granted of these."""
+    """Ends one grant, or everything that was granted of the listed capabilities."""
 
     recipient: str | None = None
     grant_id: str | None = None
@@ -144,6 +164,8 @@ class Revoke(Payload, frozen=True):
 
 
 class Invite(Payload, frozen=True):
+    """Payload of `space/invite`."""
+
     participant_id: str
     initial_capabilities: tuple[WrittenCapability, ...] | None = None
     email: str | None = None
@@ -151,6 +173,8 @@ class Invite(Payload, frozen=True):
 
 
 class InviteAck(Payload, frozen=True):
+    """The result of an invitation."""
+
     status: str
     participant_id: str | None = None
     token: str | None = None
@@ -158,31 +182,37 @@ class InviteAck(Payload, frozen=True):
 
 
 class Kick(Payload, frozen=True):
+    """Payload of `space/kick`."""
+
     participant_id: str
     reason: str | None = None
 
 
 class Present(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody in the space, and what they may."""
+    """A participant in the space, with its capabilities."""
 
     id: str
     capabilities: tuple[WrittenCapability, ...] = ()
 
 
 class Welcome(Payload, frozen=True):
+    """What a participant learns when it joins, and when its rights change."""
+
     you: Present
     participants: tuple[Present, ...] = ()
     active_streams: tuple[dict[str, Any], ...] = ()
 
 
 class Presence(Payload, frozen=True):
+    """A participant joined, left or was invited."""
+
     event: str
-    """`join`, `leave`, `invited`."""
+    """`join`, `leave` or `invited`."""
     participant: Present
 
 
 class Failure(Payload, frozen=True):
-    """What was refused: `error` is the code, `message` the sentence."""
+    """A refusal: `error` is the code, `message` the sentence."""
 
     error: str
     message: str | None = None

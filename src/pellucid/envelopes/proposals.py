@@ -1,21 +1,21 @@
-"""Proposals: somebody says what should be done, and somebody who may do it does, or says no.
+"""Proposals: a participant proposes an action, and a participant who may do it fulfils or rejects it.
 
     proposals = Proposals()
-    verdict = proposals.feed(envelope)        # of every envelope that was accepted otherwise, in order
+    verdict = proposals.feed(envelope)        # every envelope that passed the other checks, in order
 
 The rules:
 
-1. A proposal is open until it is fulfilled, rejected or withdrawn, which it then stays.
-2. A request that correlates to it fulfils it, once: nothing is done twice, and nothing after it was called off. Who may
-   send the request is the capabilities' matter. A request that asks for something else than was proposed is flagged.
-3. Its proposer, alone, withdraws it. Anybody else whom it was addressed to rejects it, and the first word holds.
-4. A withdrawal and a rejection name what they are about (`correlation_id`); there must be such a proposal.
+1. A proposal is open until it is fulfilled, rejected or withdrawn. That status is final.
+2. A request that correlates to it fulfils it, once. So nothing is done twice, or after it was called off. Capabilities
+   decide who may send the request. A request whose method or tool differs from the proposal is flagged.
+3. Only its proposer withdraws it. Any other recipient may reject it. The first decision holds.
+4. A withdrawal and a rejection name their proposal in `correlation_id`; it must exist.
 5. The response to the fulfilling request is its outcome.
-6. A proposer may use an id again, as clients do that count anew in every process; that takes the place of the older
-   one. Nobody may use the id of another's open proposal.
+6. A proposer may reuse an id, because some clients count ids from the start in every process. The new proposal replaces
+   the old one. An id of another participant's open proposal cannot be used.
 
-What is refused changes nothing, so that `replay` of what was accepted gives the state again. Only the last are
-remembered; an open one that is forgotten can be done, but no more be rejected or withdrawn.
+A refused envelope changes nothing, so `replay` of the accepted ones gives the state again. Only the latest proposals
+are remembered. An open one that was dropped can still be done, but not rejected or withdrawn.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from .mcp import tool_of
 ProposalStatus: TypeAlias = Literal["open", "fulfilled", "rejected", "withdrawn"]
 
 MAX_NAME = 255
-"""How much of a method's or tool's name is remembered."""
+"""How many characters of a method's or tool's name are remembered."""
 
 
 class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One proposal and its status."""
+
     id: str
     proposer: str
     to: tuple[str, ...] = ()
@@ -44,51 +46,58 @@ class Proposal(msgspec.Struct, kw_only=True, omit_defaults=True):
     context: str | None = None
     status: ProposalStatus = "open"
     by: str | None = None
-    """Who settled it."""
+    """Who fulfilled, rejected or withdrew it."""
     settled_by: str | None = None
-    """The id of what settled it."""
+    """Id of the envelope that did."""
     response: str | None = None
-    """The id of the response to what fulfilled it."""
+    """Id of the response to the request that fulfilled it."""
     failed: bool = False
     """Whether that response is an error."""
 
 
 class ProposalVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The effect of an envelope on the proposals."""
+
     error: ErrorInfo | None = None
     flags: tuple[Flag, ...] = ()
     changed: tuple[str, ...] = ()
-    """The ids of the proposals that are no longer what they were."""
+    """Ids of the proposals that changed."""
 
     @property
     def accepted(self) -> bool:
+        """Whether the envelope was accepted."""
         return self.error is None
 
 
 class Proposals:
-    """The proposals of one space. `state` can be kept and handed in again."""
+    """The proposals of one space. `state` can be stored and passed in again."""
 
     def __init__(self, state: dict[str, Proposal] | None = None, *, max_remembered: int = 2_000) -> None:
         self.state = state if state is not None else {}
         self.max_remembered = max_remembered
         self._fulfilled_by: dict[str, set[str]] = {}
-        """By the request's id: ids are counted anew, and one request may do what several proposed."""
+        """Ids of proposals by the id of the request. Ids may repeat, and one request may fulfil several proposals."""
         for one in self.state.values():
             if one.status == "fulfilled" and one.settled_by is not None:
                 self._fulfilled_by.setdefault(one.settled_by, set()).add(one.id)
 
     def feed(self, envelope: Envelope) -> ProposalVerdict:
-        """What becomes of the next envelope; of most, nothing."""
+        """Apply the next envelope. Most envelopes have no effect."""
         if (error := self.refusal(envelope)) is not None:
             return ProposalVerdict(error=error)
         flags = tuple(
-            Flag("differs", f"it asks for something else than what {one.id!r} proposed")
+            Flag("differs", f"it requests something else than {one.id!r} proposed")
             for one in self._named_proposals(envelope)
             if envelope.kind == kinds.REQUEST and (one.method, one.tool) != _method_and_tool(envelope)
         )
         return ProposalVerdict(flags=flags, changed=self.replay(envelope))
 
     def replay(self, envelope: Envelope) -> tuple[str, ...]:
-        """What an envelope that was accepted did."""
+        """Apply an envelope that was accepted before.
+
+        Returns:
+            Ids of the proposals that changed.
+        """
         if envelope.kind == kinds.PROPOSAL:
             return self._propose(envelope)
         if envelope.kind == kinds.RESPONSE:
@@ -104,14 +113,14 @@ class Proposals:
         return tuple(one.id for one in proposals)
 
     def open(self) -> tuple[Proposal, ...]:
-        """Those that nobody settled, the oldest first."""
+        """Return the open proposals, the oldest first."""
         return tuple(one for one in self.state.values() if one.status == "open")
 
     def _named_proposals(self, envelope: Envelope) -> list[Proposal]:
         return [one for name in envelope.correlation_id if (one := self.state.get(name)) is not None]
 
     def refusal(self, envelope: Envelope) -> ErrorInfo | None:
-        """Why `feed` would refuse it. It changes nothing."""
+        """Return why `feed` would refuse the envelope; None if it would not. Changes nothing."""
         if envelope.kind == kinds.PROPOSAL:
             earlier = self.state.get(envelope.id)
             if earlier is None or earlier.status != "open" or earlier.proposer == envelope.sender:
@@ -123,11 +132,11 @@ class Proposals:
         if not proposals and envelope.kind != kinds.REQUEST:
             return _refusal(
                 "proposal_unknown",
-                f"a {envelope.kind} names an open proposal in `correlation_id`, and there is none "
+                f"a {envelope.kind} needs the id of an open proposal in `correlation_id`, and "
                 + (
-                    f"called {', '.join(map(repr, envelope.correlation_id[:8]))}"
+                    f"there is none called {', '.join(map(repr, envelope.correlation_id[:8]))}"
                     if envelope.correlation_id
-                    else "there"
+                    else "it has none"
                 ),
                 kind="not_found",
             )
@@ -135,12 +144,12 @@ class Proposals:
             if one.status != "open":
                 return _refusal(
                     "proposal_settled",
-                    f"proposal {one.id!r} was {one.status} by {one.by!r}: to have it done after all, propose it anew",
+                    f"proposal {one.id!r} was {one.status} by {one.by!r}: to have it done after all, propose it again",
                 )
             if envelope.kind == kinds.WITHDRAW and envelope.sender != one.proposer:
                 return _refusal(
                     "not_proposer",
-                    f"proposal {one.id!r} is {one.proposer!r}'s to withdraw; who disagrees sends {kinds.REJECT}",
+                    f"only {one.proposer!r} can withdraw proposal {one.id!r}; to disagree, send {kinds.REJECT}",
                     kind="forbidden",
                 )
             if envelope.kind == kinds.REJECT and envelope.sender == one.proposer:
@@ -152,7 +161,7 @@ class Proposals:
             if envelope.kind == kinds.REJECT and one.to and envelope.sender not in one.to:
                 return _refusal(
                     "not_addressed",
-                    f"proposal {one.id!r} is for {', '.join(map(repr, one.to[:8]))}, who may reject it",
+                    f"proposal {one.id!r} is addressed to {', '.join(map(repr, one.to[:8]))}; only they may reject it",
                     kind="forbidden",
                 )
         return None

@@ -1,10 +1,10 @@
-"""What is remembered of the contexts of a space: one `ReasoningContext` each, and the names under which it is found; and what
-a `Lifecycle` says of an envelope by it (`Verdict`).
+"""The stored state of a space's contexts, and the result of a `Lifecycle` for one envelope (`LifecycleVerdict`).
 
-`LifecycleState` is plain data: it compares, and goes through JSON and back unchanged. What can be worked out from it (names,
-triggers) is kept beside it in `Contexts`. The rules of what may happen to a context are `lifecycle`'s.
+`LifecycleState` has one `ReasoningContext` for each context. It is plain data: it can be compared, and goes through
+JSON unchanged. `ContextTable` adds indexes that can be derived from it, by name and by trigger. The rules of the life
+cycle are in `lifecycle`.
 
-Nothing grows without bound: of contexts that ended, of those that nobody started, and of ids, the oldest are forgotten.
+All tables are bounded: the oldest ended contexts, implicit contexts and ids are dropped.
 """
 
 from __future__ import annotations
@@ -26,43 +26,44 @@ class ReasoningContext(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     path: str
     owner: str
-    """Who started it; of an implicit one, who first spoke in it."""
+    """Who started it. For an implicit context, who wrote in it first."""
     start: str | None = None
-    """The id of its start. None: it is implicit, nobody started it."""
+    """Id of its start. None: it is implicit, no start opened it."""
     status: Status = "open"
     triggers: tuple[str, ...] = ()
-    """What it was started for, as its start says."""
+    """Ids of the envelopes for which it was started, from its start."""
     opened: int
-    """Milliseconds since 1970, as `active`: when something last happened in it, or under it."""
+    """Milliseconds since 1970, like `active`: the time of the last envelope in it or under it."""
     active: int
     ended_by: str | None = None
-    """The id of what ended it."""
+    """Id of the envelope that ended it."""
     awaits_conclusion: bool = False
-    """It was stopped (cancelled or abandoned), and may still say how it ended, once."""
+    """Whether it was cancelled or abandoned, and one conclusion may still follow."""
     template: str | None = None
     step: int = 0
-    """How many of the template's steps were taken."""
+    """Number of the template's steps that were taken."""
     answer: str | None = None
-    """The id of its final answer. Until it has ended, a later one takes an earlier one's place."""
+    """Id of its final answer. Until the context has ended, a later answer replaces an earlier one."""
     answered_after_end: bool = False
 
     @property
     def implicit(self) -> bool:
+        """Whether no start opened it."""
         return self.start is None
 
 
 class LifecycleState(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """All that a `Lifecycle` knows. The order of each table is the order of time, the oldest first."""
+    """The whole state of a `Lifecycle`. Each table is in the order of time, the oldest first."""
 
     open: dict[str, ReasoningContext] = {}
     implicit: dict[str, ReasoningContext] = {}
     ended: dict[str, ReasoningContext] = {}
     recent: dict[str, int] = {}
-    """The ids of what was accepted last, with their sequence numbers."""
+    """Ids of the latest accepted envelopes, with their sequence numbers."""
 
 
 class ContextTable:
-    """The tables of a `LifecycleState`, and what is found through them."""
+    """The tables of a `LifecycleState`, with indexes."""
 
     def __init__(self, state: LifecycleState, *, max_implicit: int, max_ended: int, max_ids: int) -> None:
         self.state = state
@@ -77,20 +78,25 @@ class ContextTable:
             self._index(record)
 
     def get(self, path: str) -> ReasoningContext | None:
+        """Return the context at a path, with any status."""
         state = self.state
         return state.open.get(path) or state.implicit.get(path) or state.ended.get(path)
 
     def by_name(self, name: str) -> ReasoningContext | None:
-        """The one with that path, label, or id of a start. Not an implicit one: it has only its path."""
+        """Return the context with this path, label, or id of its start.
+
+        Implicit contexts have only their path and are not returned.
+        """
         path = self._names.get(name, name)
         return self.state.open.get(path) or self.state.ended.get(path)
 
     def by_trigger(self, owner: str, trigger: str) -> ReasoningContext | None:
+        """Return the context that the owner started for a trigger."""
         path = self._triggers.get((owner, trigger))
         return None if path is None else self.get(path)
 
     def open_of(self, participant: str) -> tuple[str, ...]:
-        """The paths of the contexts that it has open, the oldest first."""
+        """Return the paths of the participant's open contexts, the oldest first."""
         own_paths = self._open_of.get(participant, ())
         return tuple(path for path in self.state.open if path in own_paths) if own_paths else ()
 
@@ -98,11 +104,14 @@ class ContextTable:
         return len(self._open_of.get(participant, ()))
 
     def knows(self, name: str) -> bool:
-        """Whether something that is remembered has this id or name."""
+        """Check whether a remembered envelope or context has this id or name."""
         return name in self.state.recent or self.get(self.resolve(name)) is not None
 
     def resolve(self, written: str) -> str:
-        """The path that a context means. A start's own id stands for the context that it opened, wherever that is."""
+        """Return the path that a `context` field means.
+
+        The id of a start means the context that it opened, wherever that is.
+        """
         if self.get(written) is not None:
             return written
         for prefix in (written, *context.ancestors(written)):
@@ -113,19 +122,20 @@ class ContextTable:
         return written
 
     def enclosing(self, path: str) -> Iterator[ReasoningContext]:
-        """Those that it stands in, the nearest first."""
+        """Yield the contexts around the path, the nearest first."""
         for ancestor in context.ancestors(path):
             if (record := self.get(ancestor)) is not None:
                 yield record
 
     def open_inside(self, path: str) -> list[ReasoningContext]:
-        """The open ones inside it, without itself, the outermost first."""
+        """Return the open contexts under the path, without itself, the outermost first."""
         inside = path + "/"
         return [record for key, record in self.state.open.items() if key.startswith(inside)]
 
-    # What changes.
+    # Changes.
 
     def add(self, new: ReasoningContext) -> None:
+        """Add a context. One with the same path is replaced."""
         self._drop(new.path)
         if new.implicit:
             self.state.implicit[new.path] = new
@@ -136,7 +146,7 @@ class ContextTable:
             self._index(new)
 
     def touch(self, path: str, at: int) -> None:
-        """Something happened in `path`."""
+        """Record activity in `path` at the time `at` (milliseconds since 1970)."""
         for key in (path, *context.ancestors(path)):
             if (record := self.state.open.get(key)) is not None:
                 record.active = max(record.active, at)
@@ -145,6 +155,14 @@ class ContextTable:
                 self.state.implicit[key] = record
 
     def end(self, record: ReasoningContext, status: Status, by: str, *, awaits_conclusion: bool) -> None:
+        """Move a context to the ended ones.
+
+        Args:
+            record: The context.
+            status: Its final status.
+            by: Id of the envelope that ended it.
+            awaits_conclusion: Whether one conclusion may still follow.
+        """
         self.state.open.pop(record.path, None)
         self.state.implicit.pop(record.path, None)
         self._remove_open(record)
@@ -156,6 +174,7 @@ class ContextTable:
             self._drop(next(iter(self.state.ended)))
 
     def remember(self, envelope: Envelope) -> None:
+        """Remember the id of an accepted envelope."""
         recent = self.state.recent
         recent.pop(envelope.id, None)
         recent[envelope.id] = envelope.seq
@@ -167,7 +186,7 @@ class ContextTable:
             self._names[name] = record.path
         for trigger in record.triggers:
             first = self.by_trigger(record.owner, trigger)
-            # A reasoning inside the one that was triggered is part of it.
+            # A context inside the triggered one belongs to it, and does not replace it.
             if first is None or not context.is_within(record.path, first.path):
                 self._triggers[record.owner, trigger] = record.path
         if record.status == "open" and not record.implicit:
@@ -194,53 +213,58 @@ class ContextTable:
 
 
 def _names_of(record: ReasoningContext) -> tuple[str, ...]:
-    """What else than its path means it: its start's id, alone and after a label (`reason-123/msg-7`)."""
+    """Return the names of a context besides its path.
+
+    They are the id of its start, alone and after a label (`reason-123/msg-7`).
+    """
     if record.start is None or context.leaf(record.path) == record.start:
         return () if record.start in (None, record.path) else (record.start,)
     return (record.start, f"{record.path}/{record.start}")
 
 
-# --- what is said of an envelope
+# --- the result for one envelope
 
 
 Role: TypeAlias = Literal["main", "opens", "step", "ends"]
 
 
 class ContextPlace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where an envelope belongs, and what it is there. Views are made of it: it is kept beside the envelope."""
+    """The context of an envelope and its role there. It is stored with the envelope, and views are derived from it."""
 
     path: str | None = None
-    """The context; of a start, the one that it opens. None: the main conversation."""
+    """The context; for a start, the one that it opens. None: the main conversation."""
     role: Role = "main"
     owner: str | None = None
-    """Whose reasoning it is."""
+    """Owner of the context."""
 
 
 class EndedContext(msgspec.Struct, frozen=True):
+    """A context that ended, with its final status."""
+
     path: str
     status: Status
 
 
 class LifecycleVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What becomes of an envelope, and of the contexts by it: where it belongs, what it ended and answers, and what is
-    wrong with it."""
+    """The effect of an envelope on the contexts: its place, what it ended and answers, and what is wrong with it."""
 
     place: ContextPlace = ContextPlace()
     error: ErrorInfo | None = None
     """Why it was refused."""
     flags: tuple[Flag, ...] = ()
     ended: tuple[EndedContext, ...] = ()
-    """What it ended, the outermost first."""
+    """The contexts that it ended, the outermost first."""
     links: tuple[str, ...] = ()
-    """The contexts that it comes out of: it is their answer, or something that they led to."""
+    """Paths of the contexts that it comes out of: it is their answer, or they led to it."""
 
     @property
     def accepted(self) -> bool:
+        """Whether the envelope was accepted."""
         return self.error is None
 
 
 class NameSet(msgspec.Struct, frozen=True):
-    """Names that are to be looked up: ids of envelopes, and paths of contexts."""
+    """Names to look up: ids of envelopes, and paths of contexts."""
 
     ids: frozenset[str] = frozenset()
     paths: frozenset[str] = frozenset()

@@ -1,9 +1,9 @@
-"""Regular expressions that others wrote, decided in linear time: those of RE2.
+"""Regular expressions of users, matched in linear time by RE2.
 
     Regex("^read_[a-z]+$").matches("read_file", steps)
 
-The syntax is RE2's: no back references, and no looking ahead or behind. What a search may cost is known before it
-begins, from the length of the text and the size of the expression; it is taken from `StepBudget`, which several questions
+The syntax is RE2's: no back references, no lookahead and no lookbehind. The cost of a search is known before it begins,
+from the length of the text and the size of the expression. It is charged to a `StepBudget`, which several searches
 share.
 """
 
@@ -12,21 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 MAX_SIZE = 1_000
-"""Instructions of a compiled expression."""
+"""Maximum number of instructions of a compiled expression."""
 
 MAX_MEMORY = 4 << 20
-"""Bytes that RE2 may use for one expression."""
+"""Maximum number of bytes that RE2 may use for one expression."""
 
 _WORK_PER_STEP = 256
-"""Instructions times characters for one step: RE2's slowest way takes a nanosecond for each of them."""
+"""Instructions times characters for one step. RE2's slowest algorithm takes one nanosecond for each of them."""
 
 
 class StepBudgetExceeded(Exception):
-    """The question is not answered, and will not be."""
+    """The budget is spent before the question was decided."""
 
 
 class StepBudget:
-    """A number of steps, for as many questions as share it."""
+    """A number of steps that several questions share."""
 
     __slots__ = ("remaining",)
 
@@ -34,30 +34,35 @@ class StepBudget:
         self.remaining = limit
 
     def spend(self, number: int = 1) -> None:
-        """Raises `StepBudgetExceeded`."""
+        """Spend steps.
+
+        Raises:
+            StepBudgetExceeded: If there are not enough.
+        """
         self.remaining -= number
         if self.remaining < 0:
             raise StepBudgetExceeded
 
 
 class RegexError(ValueError):
-    """Why an expression cannot be compiled."""
+    """An expression that cannot be compiled, with the reason."""
 
 
 class Regex:
     """A compiled expression. Two are equal if they were compiled from the same source.
 
     Args:
-        source: RE2's syntax.
-        longest: Whether a match is the longest at its place, or the one that the order of alternatives prefers.
-        max_size: Instructions of the compiled expression.
+        source: The expression, in RE2's syntax.
+        longest: Whether a match is the longest at its place. Otherwise it is the one that the order of alternatives
+            prefers.
+        max_size: Maximum number of instructions of the compiled expression.
 
     Raises:
-        NotRegular: It is no expression of RE2, or too large.
+        RegexError: If it is not an RE2 expression, or too large.
     """
 
     def __init__(self, source: str, *, longest: bool = False, max_size: int = MAX_SIZE) -> None:
-        import re2  # when it is needed: most gateways have no such pattern
+        import re2  # imported on first use: most gateways have no such pattern
 
         options = re2.Options()
         options.max_mem = MAX_MEMORY
@@ -74,7 +79,7 @@ class Regex:
             raise RegexError(f"RE2 refuses it: {detail}") from None
         self.size: int = self.compiled.programsize
         if self.size > max_size:
-            raise RegexError(f"it is too large: {self.size} instructions, and may have {max_size}")
+            raise RegexError(f"it is too large: {self.size} instructions, at most {max_size} are allowed")
         self.source = source
 
     def __eq__(self, other: object) -> bool:
@@ -84,7 +89,11 @@ class Regex:
         return hash(self.source)
 
     def matches(self, text: str, steps: StepBudget) -> bool:
-        """Whether it is found in the text. Raises `StepBudgetExceeded`, also for a text that is no Unicode."""
+        """Check whether the expression is found in the text.
+
+        Raises:
+            StepBudgetExceeded: If the budget is not enough, or the text is not valid Unicode.
+        """
         steps.spend(1 + len(text) * self.size // _WORK_PER_STEP)
         try:
             return self.compiled.search(text) is not None

@@ -1,17 +1,17 @@
-"""What participants write, and the canonical form: one translated into the other; and the dialects that they speak, as
-data (`DIALECTS`).
+"""Translate between the canonical form and the dialects of participants. The dialects are data (`DIALECTS`).
 
 |                  | `meup-draft`                     | `meup/v0.2`      | `mew/v0.4`       |
 | kind             | `reasoning.start`                | with slashes     | with slashes     |
 | correlation      | `correlationId`; a string if one | `correlation_id` | `correlation_id` |
-| words of a chat  | `message`                        | `text`           | `text`           |
+| text of a chat   | `message`                        | `text`           | `text`           |
 
-Reading is generous, and the same for all dialects: dots or slashes, `correlationId` or `correlation_id`, one id or a
-list, `message`, `text` or `content` in a chat; what is missing is filled in by whoever holds the connection. Writing is
-exact: each dialect as its own documents have it.
+Reading is lenient, and the same for all dialects: dots or slashes, `correlationId` or `correlation_id`, one id or a
+list, `message`, `text` or `content` in a chat. What is missing is filled in by the owner of the connection. Writing is
+exact: each dialect as its own documents define it.
 
-`read(write(e, d), d) == e`, but for `dialect`, which is `d` then: every dialect carries every other field. Beside their
-own fields all have `seq`, in a replay `replayed`, and `flags` where the gateway found something to be seen.
+`read(write(e, d), d) == e` holds for all fields but `dialect`, which is `d` then, because every dialect carries every
+other field. In addition to their own fields, all dialects have `seq`, in a replay `replayed`, and `flags` if the
+gateway has remarks.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from .frames import decode_frame
 from .kinds import CHAT, RESERVED, decode_payload, is_reserved, normalize_kind
 
 _MAX_QUOTED = 40
-"""How much of a wrong value is told again."""
+"""How many characters of a wrong value are quoted in an error."""
 
 
 class Dialect(NamedTuple):
-    """How one dialect writes."""
+    """How one dialect is written."""
 
     name: DialectName
     protocol: str
     subprotocol: str
-    """Its name where there may be no slash: in a WebSocket's handshake."""
+    """Its name in a WebSocket handshake, where a slash is not allowed."""
     name_pattern: str
-    """What the protocols' names look like whose speakers are taken for its own: a pattern."""
+    """Regular expression of the protocol names that select this dialect."""
     separator: str
     correlation: str
     is_scalar: bool
-    """Whether one id stands without a list."""
+    """Whether a single id is written without a list."""
     text_field: str
-    """The field of a chat's words."""
+    """The field for the text of a chat."""
 
 
 DIALECTS: Mapping[DialectName, Dialect] = {
@@ -71,20 +71,28 @@ DEFAULT_DIALECT: DialectName = "mew/v0.4"
 
 
 def parse_dialect(name: str, at: str = "protocol") -> DialectName:
-    """The dialect that somebody means by a protocol, a subprotocol or a query. Raises `EnvelopeError`."""
+    """Return the dialect that a protocol, a subprotocol or a query names.
+
+    Raises:
+        EnvelopeError: If no dialect has this name.
+    """
     for row in DIALECTS.values():
         if re.fullmatch(row.name_pattern, name):
             return row.name
     quoted = name[:_MAX_QUOTED]
     raise EnvelopeError(
-        f"{at}: {quoted!r} is not spoken here; {did_you_mean(quoted, DIALECTS)}", code="unknown_protocol", param=at
+        f"{at}: {quoted!r} is not supported; {did_you_mean(quoted, DIALECTS)}", code="unknown_protocol", param=at
     )
 
 
 def detect_dialect(frame: Mapping[str, Any]) -> DialectName | None:
-    """The dialect in which a first envelope is written: by its protocol, or its spelling. None: it does not show.
+    """Return the dialect in which a first envelope is written, from its protocol or its spelling.
 
-    Raises `EnvelopeError` for a protocol that nobody here speaks.
+    Returns:
+        None if the envelope does not show it.
+
+    Raises:
+        EnvelopeError: If it names an unknown protocol.
     """
     protocol, kind, payload = frame.get("protocol"), frame.get("kind"), frame.get("payload")
     if isinstance(protocol, str):
@@ -103,8 +111,9 @@ _KNOWN_FIELDS = frozenset(
     {"protocol", "id", "ts", "from", "to", "kind", "correlation_id", "correlationId", "context", "payload"}
 )
 _GATEWAY_FIELDS = frozenset({"seq", "replayed", "flags", "type", "token"})
-"""What a participant's envelope may not bring along: the gateway's own fields, what a client takes for a frame of
-another sort, and a secret that was put in the wrong place."""
+"""Fields that a participant's envelope may not have: the gateway's own fields, a field that a client takes for another
+sort of frame, and a secret in the wrong place.
+"""
 
 _FIELDS_BY_CASEFOLD = {name.casefold(): name for name in _KNOWN_FIELDS | _GATEWAY_FIELDS}
 
@@ -117,10 +126,10 @@ _MAX_TS_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 
 class Defaults(NamedTuple):
-    """What the gateway knows of an envelope, and its sender may leave out."""
+    """What the gateway knows about an envelope, so that its sender may leave it out."""
 
     sender: str
-    """Who it is, whatever the envelope says."""
+    """The authenticated sender, whatever the envelope claims."""
     id: str
     ts: int
     """Milliseconds since 1970."""
@@ -130,13 +139,17 @@ class Defaults(NamedTuple):
 
 
 def read(data: Any, dialect: DialectName | None = None, defaults: Defaults | None = None) -> Envelope:
-    """The envelope in a frame's bytes, or in JSON that was read before.
+    """Read an envelope.
 
-    `dialect`: what the connection speaks; None: what the envelope shows that it is.
-    `defaults`: given for what a participant sends: `from` must be its sender's or absent, and what is the gateway's
-    alone (`system/*`, `seq`) is not taken from it. Without, the gateway itself is believed: nothing may be missing.
+    Args:
+        data: The bytes of a frame, or JSON that was decoded before.
+        dialect: The dialect of the connection. None: detect it from the envelope.
+        defaults: For an envelope from a participant: `from` must be absent or the sender, and what only the gateway
+            sets (`system/*`, `seq`) is not accepted. None: the envelope comes from the gateway, and no field may be
+            missing.
 
-    Raises `EnvelopeError`, and nothing else.
+    Raises:
+        EnvelopeError: If it is not valid. Nothing else is raised.
     """
     frame = decode_frame(data)
     try:
@@ -156,7 +169,7 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
     kind = normalize_kind(_required(_typed_field(str, frame, "kind"), "kind"))
     if is_from_participant and is_reserved(kind):
         raise EnvelopeError(
-            f"kind: {kind!r} is the gateway's: nobody else sends {RESERVED}/*",
+            f"kind: {kind!r} is reserved: only the gateway sends {RESERVED}/*",
             kind="forbidden",
             code="capability_violation",
             param="kind",
@@ -192,12 +205,15 @@ def _to_envelope(frame: dict[str, Any], dialect: DialectName | None, defaults: D
 
 
 def _check_lookalikes(extra: Mapping[str, Any]) -> None:
-    """Some readers of JSON (Go's) take `FROM` for `from`, and the last of them holds: so nobody may write one."""
+    """Refuse fields that differ from known ones by case.
+
+    Some JSON readers (Go's) take `FROM` for `from`, and the last of them wins.
+    """
     for name in extra:
         field = _FIELDS_BY_CASEFOLD.get(name.casefold())
         if field is not None:
             raise EnvelopeError(
-                f"{name!r} could be read as {field!r}: write {field!r}, or call it something else", param=name
+                f"{name!r} could be read as {field!r}: write {field!r}, or choose another name", param=name
             )
 
 
@@ -221,7 +237,7 @@ def _sender(frame: Mapping[str, Any], defaults: Defaults | None) -> str:
     claimed = _id(frame, "from", defaults.sender if defaults else None)
     if defaults is not None and claimed != defaults.sender:
         raise EnvelopeError(
-            f"from: this is {defaults.sender!r}, who cannot speak as {claimed!r}; leave it out",
+            f"from: this connection belongs to {defaults.sender!r}, who cannot send as {claimed!r}; leave it out",
             kind="forbidden",
             code="sender_mismatch",
             param="from",
@@ -238,7 +254,7 @@ def _correlation(frame: Mapping[str, Any]) -> tuple[str, ...]:
     new = check_ids(frame.get("correlation_id"), "correlation_id")
     old = check_ids(frame.get("correlationId"), "correlationId")
     if new and old and new != old:
-        raise EnvelopeError("correlationId: says something else than correlation_id; send one", param="correlationId")
+        raise EnvelopeError("correlationId: differs from correlation_id; send one of them", param="correlationId")
     return new or old
 
 
@@ -266,7 +282,7 @@ def _seq(frame: Mapping[str, Any]) -> int:
 
 
 def _flags(value: Any) -> tuple[Flag, ...]:
-    """Those that can be read."""
+    """Return the flags that can be read."""
     try:
         return msgspec.convert(value, tuple[Flag, ...])
     except msgspec.ValidationError:
@@ -274,7 +290,7 @@ def _flags(value: Any) -> tuple[Flag, ...]:
 
 
 def _canonical_chat(payload: dict[str, Any]) -> dict[str, Any]:
-    """A chat says its words in `text`, whatever its sender calls them."""
+    """Put the text of a chat into `text`, whatever field its sender used."""
     text_field = next((name for name in ("text", "message", "content") if isinstance(payload.get(name), str)), None)
     if text_field is None:
         return payload
@@ -289,7 +305,12 @@ def _canonical_chat(payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(envelope: Envelope, dialect: DialectName) -> dict[str, Any]:
-    """The envelope as JSON for a participant who speaks `dialect`."""
+    """Return the envelope as JSON for a participant.
+
+    Args:
+        envelope: The envelope.
+        dialect: The participant's dialect.
+    """
     row = DIALECTS[dialect]
     frame: dict[str, Any] = {
         "protocol": row.protocol,
@@ -322,10 +343,10 @@ def write(envelope: Envelope, dialect: DialectName) -> dict[str, Any]:
 
 
 def encode(envelope: Envelope, dialect: DialectName) -> bytes:
-    """The same, as a frame."""
+    """Return the envelope as the bytes of a frame."""
     return msgspec.json.encode(write(envelope, dialect))
 
 
 def time_text(ts_ms: int) -> str:
-    """Milliseconds since 1970 as RFC 3339."""
+    """Format milliseconds since 1970 as RFC 3339."""
     return (_EPOCH + ts_ms * _MILLISECOND).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,8 +1,8 @@
-"""Reasoning as trees, out of a list of envelopes: for the history, for export, and to see how somebody thinks.
+"""Build trees of reasoning from a list of envelopes, for the history, for export and for display.
 
-A tree is one context with all that was said in it, in order, and the contexts inside it where they were opened. What
-becomes of each is worked out by a `Lifecycle` that refuses nothing, so a list that begins in the middle is read too: a
-context whose start is not in it is an implicit one.
+A tree is one context with its envelopes in order, and with the inner contexts at the places where they were opened. A
+`Lifecycle` that refuses nothing works out the status of each context. A list that begins in the middle can be read,
+too: a context whose start is not in the list is an implicit one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .mcp import tool_of
 from .reasoning import ContextPlace, ReasoningContext, Status
 
 IsVisible: TypeAlias = Callable[[Envelope, ContextPlace], bool]
-"""Whether whoever asks may see it (`shown.is_shown`)."""
+"""Whether the viewer may see an envelope at its place (see `visibility.is_shown`)."""
 
 _ALL = LifecycleSettings(mode="off", max_implicit=1 << 62, max_ended=1 << 62, max_ids=1)
 
 
 class TreeStep(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One step of a tree: an envelope, or a context inside it."""
+    """One step of a tree: an envelope, or an inner context."""
 
     envelope: Envelope | None = None
     tree: Tree | None = None
@@ -39,26 +39,31 @@ class Tree(msgspec.Struct, kw_only=True, omit_defaults=True):
     owner: str
     status: Status = "open"
     start: Envelope | None = None
-    """None: it is implicit, or its start is not in the list."""
+    """None: the context is implicit, or its start is not in the list."""
     triggers: tuple[str, ...] = ()
-    """The ids of what it was started for."""
+    """Ids of the envelopes for which it was started."""
     conclusion: str | None = None
-    """The id of its conclusion."""
+    """Id of its conclusion."""
     answer: str | None = None
-    """The id of the final answer that came out of it."""
+    """Id of its final answer."""
     led_to: tuple[str, ...] = ()
-    """The ids of all that came out of it: answers, proposals, requests."""
+    """Ids of everything that came out of it: answers, proposals, requests."""
     participants: tuple[str, ...] = ()
-    """Who spoke in it, in order of appearance."""
+    """Ids of the participants who wrote in it, in order of appearance."""
     steps: list[TreeStep] = []
-    """All that was said in it after its start, in order."""
+    """Everything in it after its start, in order."""
 
 
 def build_trees(envelopes: Iterable[Envelope], is_visible: IsVisible | None = None) -> tuple[Tree, ...]:
-    """The outermost contexts, in the order in which they were opened.
+    """Build the outermost contexts, in the order in which they were opened.
 
-    `envelopes`: in order, all of them. With `sees`, what somebody may not see still decides what became of a context,
-    and does not stand in its tree; nor does a context of which nothing is left.
+    Args:
+        envelopes: All envelopes of the log, in order.
+        is_visible: Whether the viewer may see an envelope. Invisible envelopes still change the status of a context,
+            but do not stand in its tree. A context without any visible envelope is left out. None: all are visible.
+
+    Returns:
+        The outermost trees.
     """
     builder = _TreeBuilder(is_visible)
     for envelope in envelopes:
@@ -67,9 +72,9 @@ def build_trees(envelopes: Iterable[Envelope], is_visible: IsVisible | None = No
 
 
 def shape(tree: Tree) -> tuple[str, ...]:
-    """How it went, by kind and tool: `("start", "question", "call git_diff", "observation", "conclusion")`.
+    """Summarise a tree by kind and tool: `("start", "question", "call git_diff", "observation", "conclusion")`.
 
-    What is the same several times over is said once; contexts inside stand between `(` and `)`.
+    Equal neighbours are merged. Inner contexts stand between `(` and `)`.
     """
     labels = ["start"] if tree.start is not None else []
     for step in tree.steps:
@@ -81,7 +86,7 @@ def shape(tree: Tree) -> tuple[str, ...]:
 
 
 class _TreeBuilder:
-    """Trees that grow."""
+    """Builds trees envelope by envelope."""
 
     def __init__(self, is_visible: IsVisible | None) -> None:
         self._is_visible = is_visible
@@ -91,6 +96,7 @@ class _TreeBuilder:
         self._records: list[tuple[Tree, ReasoningContext]] = []
 
     def add(self, envelope: Envelope) -> None:
+        """Add the next envelope."""
         verdict = self._lifecycle.replay(envelope)
         visible = self._is_visible is None or self._is_visible(envelope, verdict.place)
         for linked in verdict.links:
@@ -114,6 +120,7 @@ class _TreeBuilder:
             tree.conclusion = envelope.id
 
     def trees(self) -> tuple[Tree, ...]:
+        """Return the outermost trees, with their final status."""
         for tree, record in self._records:
             tree.status, tree.answer = record.status, record.answer
             if self._is_visible is not None and tree.answer not in tree.led_to:
@@ -123,7 +130,7 @@ class _TreeBuilder:
     def _open_tree(self, path: str, envelope: Envelope) -> Tree:
         record = self._lifecycle.contexts.get(path)
         tree = self._by_path.get(path)
-        # A start makes an implicit context a started one; of one that ended, it opens another.
+        # A start turns an implicit context into a started one. At the path of an ended context it opens another one.
         if tree is None or tree.start is not None or envelope.kind != kinds.START:
             tree = self._attach(Tree(path=path, owner=envelope.sender))
         if record is not None:
@@ -147,7 +154,11 @@ class _TreeBuilder:
 
 
 def _prune(tree: Tree) -> bool:
-    """Whether anything is left of it, when what is empty in it is gone."""
+    """Remove the empty inner trees.
+
+    Returns:
+        Whether anything is left of the tree itself.
+    """
     tree.steps = [step for step in tree.steps if step.tree is None or _prune(step.tree)]
     return tree.start is not None or bool(tree.steps)
 

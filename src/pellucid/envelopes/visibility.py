@@ -1,19 +1,18 @@
-"""What one subscriber is given of what is said: live, from the history, searched or replayed, by one rule.
+"""The rule for what one viewer may see: live, in the history, in a search or in a replay.
 
 An envelope is shown if all of these hold:
 
-* It is delivered: it is for everybody, or the reader is its sender, one of those it is addressed to, or an observer.
-  Where addresses are advisory (MEW's way), everything is delivered; but what the gateway addresses (a welcome, an
-  error) is never anybody else's.
-* It may be read: reasoning, and what else stands in a context, is for those who may read reasoning. For everybody are
-  what somebody must act on (`kinds.Visibility`), what they said themselves, and what becomes of their own reasoning.
-  Words in a context (a chat) may also be read by those whom they are addressed to; reasoning itself is not given away
-  by its address.
-* The view holds it. `main`: what stands in no context. `collapsed`: also what opens and what ends each context.
-  `full`: everything. What somebody must act on is in every view: all of MCP, what the gateway says, capabilities and
-  the space itself, whatever is addressed to the reader or said by it, and a cancel of its reasoning.
+* It is delivered to the viewer: it is addressed to everyone, or the viewer is its sender, one of its recipients, or an
+  observer. Where addresses are advisory (MEW's way), everything is delivered. What the gateway addresses (a welcome, an
+  error) is delivered to its recipient alone.
+* The viewer may read it. Reasoning, and everything else within a context, needs the right to read reasoning. Everyone
+  may read what they must act on (`kinds.Visibility`), what they sent themselves, and how their own reasoning ended. A
+  chat within a context may also be read by its recipients; an address alone does not give access to reasoning.
+* The view includes it. `main`: what stands in no context. `collapsed`: also what opens and what ends each context.
+  `full`: everything. What a participant must act on is in every view: all of MCP, the gateway's envelopes, capabilities
+  and the space itself, everything that is sent by or addressed to the viewer, and a cancel of its reasoning.
 
-So `main` is in `collapsed`, and that in `full`, in the same order.
+So `collapsed` includes `main`, and `full` includes `collapsed`, in the same order.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ ROLES_BY_VIEW: dict[SpaceView, frozenset[Role]] = {
 
 
 class SpaceViewer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who reads, and how."""
+    """A participant who reads a space, with its rights and its view."""
 
     participant: str
     view: SpaceView = "full"
@@ -51,17 +50,30 @@ class SpaceViewer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def space_view(name: str, param: str = "view") -> SpaceView:
-    """The view of this name. Raises `RequestError` if there is none."""
+    """Return the view of this name.
+
+    Raises:
+        RequestError: If there is no such view.
+    """
     for view in SPACE_VIEWS:
         if view == name:
             return view
     raise RequestError(
-        f"{param}: {name!r} is no view of a space; {did_you_mean(name, SPACE_VIEWS)}", code="unknown_view", param=param
+        f"{param}: {name!r} is not a view of a space; {did_you_mean(name, SPACE_VIEWS)}",
+        code="unknown_view",
+        param=param,
     )
 
 
 def is_shown(envelope: Envelope, place: ContextPlace, viewer: SpaceViewer, *, advisory: bool = False) -> bool:
-    """Whether `reader` is given the envelope. `place` is what its `Verdict` said."""
+    """Decide whether a viewer may see an envelope.
+
+    Args:
+        envelope: The envelope.
+        place: Its place, from its `LifecycleVerdict`.
+        viewer: Who reads.
+        advisory: Whether addresses are advisory in this space.
+    """
     me = viewer.participant
     is_sender = envelope.sender == me
     is_addressed = me in envelope.to

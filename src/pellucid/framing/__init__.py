@@ -1,6 +1,6 @@
-"""Bytes to frames and back: SSE, NDJSON, Amazon's event stream.
+"""Framing: bytes to frames, for SSE, NDJSON and Amazon's event stream; and events to SSE bytes.
 
-Sans-IO, independent of how the bytes were cut, with a size limit.
+The decoders do no I/O, give the same frames however the bytes are cut, and have a size limit.
 """
 
 from .eventstream import EventStreamDecoder, EventStreamMessage

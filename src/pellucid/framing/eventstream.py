@@ -1,4 +1,4 @@
-"""Amazon's binary event stream (`application/vnd.amazon.eventstream`).
+"""Decoder of Amazon's binary event stream (`application/vnd.amazon.eventstream`).
 
 A message, all numbers big-endian:
 
@@ -11,11 +11,12 @@ A message, all numbers big-endian:
 
 The rules:
 
-* the first checksum is checked before either length is believed;
-* a message has at most 128 KiB of headers and `limit` bytes of payload, refused before memory is spent on it;
-* whatever is wrong with a message is fatal: there is no mark by which to find the next one. The messages before it
-  are given all the same, `error` says what was wrong, and nothing more comes;
-* independent of how the bytes were cut; the pieces of a message are joined once.
+* the first checksum is verified before either length is used;
+* a message has at most 128 KiB of headers and `max_payload_bytes` of payload; a larger one is rejected before memory is
+  spent on it;
+* any fault in a message is fatal, because nothing marks the beginning of the next one. The messages before it are
+  returned, `error` has the fault, and no more messages follow;
+* the messages do not depend on how the bytes are cut; the pieces of a message are joined once.
 """
 
 from __future__ import annotations
@@ -31,45 +32,49 @@ from ..errors import ErrorInfo, FrameTooLarge
 
 MAX_HEADER_BYTES = 128 * 1024
 DEFAULT_MAX_PAYLOAD_BYTES = 24 * 1024 * 1024
-"""Bytes in one payload."""
+"""Limit of one payload."""
 
 _PRELUDE = Struct(">III")
 _U32 = Struct(">I")
 _OVERHEAD_BYTES = 16
-"""The prelude and the last checksum."""
+"""Bytes of the prelude and the last checksum."""
 
 _MAX_CACHED_HEADERS = 64
-"""Header blocks that are kept. A stream has a handful of different ones, and thousands of each."""
+"""Limit of decoded header blocks in the cache. A stream has a few different ones, and thousands of each."""
 
 
 class Timestamp(int):
-    """Milliseconds since 1970, as a header holds them."""
+    """A header's timestamp: milliseconds since 1970."""
 
 
 HeaderValue: TypeAlias = bool | int | bytes | str | Timestamp | UUID
 
 
 class EventStreamMessage(NamedTuple):
-    """One message. `headers` may be shared between messages that have the same ones."""
+    """One message. Messages with equal headers may share the `headers` object."""
 
     headers: Mapping[str, HeaderValue]
     payload: bytes
 
 
 class EventStreamDecoder:
-    """`feed(bytes) -> [EventStreamMessage]`. Keep one per response."""
+    """Decoder of event-stream messages: `feed(bytes) -> [EventStreamMessage]`. Use one for each response.
+
+    Args:
+        max_payload_bytes: Limit of one payload.
+    """
 
     __slots__ = ("_cache", "_held_bytes", "_max_payload_bytes", "_needed_bytes", "_pieces", "error")
 
     def __init__(self, max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES) -> None:
         self.error: ErrorInfo | None = None
-        """What was wrong with the message after the last one that came; None while nothing was."""
+        """The fault of the message after the last returned one; None while there is none."""
         self._max_payload_bytes = max_payload_bytes
         self._pieces: list[bytes] = []
-        """Pieces of the message under way; joined once, when there are enough of them."""
+        """Pieces of the incomplete message; joined once, when there are enough of them."""
         self._held_bytes = 0
         self._needed_bytes = _PRELUDE.size
-        """How many bytes must be there before it is worth looking again."""
+        """Bytes that must be buffered before decoding can go on."""
         self._cache: dict[bytes, Mapping[str, HeaderValue]] = {}
 
     @property
@@ -78,7 +83,7 @@ class EventStreamDecoder:
         return self._held_bytes > 0
 
     def feed(self, chunk: bytes) -> list[EventStreamMessage]:
-        """The messages that `chunk` completes."""
+        """Decode the messages that `chunk` completes."""
         if self.error is not None or not chunk:
             return []
         if self._held_bytes:
@@ -102,7 +107,7 @@ class EventStreamDecoder:
                 if end > size:
                     needed = total
                     break
-                # The second checksum goes on where the first one stopped.
+                # The second checksum continues the first one.
                 if crc32(chunk[at + 8 : end - 4], running) != _U32.unpack_from(chunk, end - 4)[0]:
                     raise _malformed("the checksum of a message is wrong")
                 payload_at = at + 12 + headers_size
@@ -122,7 +127,7 @@ class EventStreamDecoder:
         return messages
 
     def _length_error(self, total: int, headers_size: int) -> _MalformedMessage | FrameTooLarge:
-        """What is wrong with lengths, which are the sender's own words."""
+        """Return the error for lengths that cannot be right."""
         if total < _OVERHEAD_BYTES + headers_size:
             return _malformed(f"a message of {total} bytes says that {headers_size} of them are headers")
         if headers_size > MAX_HEADER_BYTES:
@@ -155,13 +160,13 @@ def _malformed(reason: str, upstream_message: str | None = None) -> _MalformedMe
 
 # --- headers -------------------------------------------------------------------------------------------------------
 
-# The types of values that have one length each. 0 and 1 are the value themselves.
+# Types of values with a fixed length. Types 0 and 1 are true and false.
 _FIXED = {2: Struct(">b"), 3: Struct(">h"), 4: Struct(">i"), 5: Struct(">q"), 8: Struct(">q"), 9: Struct("16s")}
 _BYTES, _TEXT, _TIMESTAMP, _UUID = 6, 7, 8, 9
 
 
 def read_headers(head: bytes) -> dict[str, HeaderValue]:
-    """The headers in `head`, by name."""
+    """Decode a block of headers, by name."""
     headers: dict[str, HeaderValue] = {}
     at = 0
     try:
@@ -180,7 +185,7 @@ def read_headers(head: bytes) -> dict[str, HeaderValue]:
 
 
 def _read_value(head: bytes, kind: int, at: int) -> tuple[HeaderValue, int]:
-    """The value that begins at `at`, and where it ends."""
+    """Decode the value that begins at `at`. Return it and the index of its end."""
     if kind in (0, 1):
         return kind == 0, at
     if kind in (_BYTES, _TEXT):

@@ -1,22 +1,24 @@
 """Server-sent events, both ways (WHATWG HTML, "Interpreting an event stream").
 
-The decoder takes bytes as they come and gives whole events. Its rules:
+The decoder takes bytes as they arrive and returns whole events. Its rules:
 
-* lines end with LF, CRLF or CR, even mixed, also when a CRLF is cut in two; one leading BOM is skipped;
-* a blank line dispatches; `data` lines join with LF; a comment (`:` first) and unknown fields are nothing;
-* an event without data is nothing, whatever its name (the standard says so, and keep-alives rely on it);
-* an event that the bytes end in the middle of is never dispatched (`rest` says whether there was one);
-* an event may not exceed `limit` bytes: `FrameTooLarge`, before memory is spent on it, and from then on.
+* lines end with LF, CRLF or CR, also mixed, and also if a CRLF is cut in two; one leading BOM is skipped;
+* a blank line dispatches the event; `data` lines are joined with LF; comments (`:` first) and unknown fields are
+  ignored;
+* an event without data is ignored, whatever its name (the standard requires it, and keep-alives rely on it);
+* an event that is incomplete at the end of the bytes is never dispatched (`has_partial` shows whether there is one);
+* an event has at most `max_bytes`: a larger one raises `FrameTooLarge` before memory is spent on it, and so does every
+  later call.
 
-`id` and `retry` steer reconnection, which is no part of reading one response; they are skipped.
+`id` and `retry` control reconnection, which does not concern the reading of one response; they are skipped.
 
-Two paths: blocks that are nothing but LF-ended `data:`/`event:` lines (all that providers send) are split by C
-code; everything else takes the line-by-line path. Both give the same events: a test compares them.
+There are two paths. Blocks of LF-ended `data:`/`event:` lines only (all that providers send) are split by C code;
+everything else takes the line-by-line path. Both give the same events: a test compares them.
 
-Newline-delimited JSON (Ollama's stream): one JSON value a line, blank lines are nothing.
-
-The same rules as for SSE: independent of cuts, LF or CRLF, a size limit, pieces joined once. Unlike SSE, a last
-line without its newline counts (`end`): servers leave it out, and JSON itself shows whether it is whole.
+The module also decodes newline-delimited JSON (Ollama's stream): one JSON value a line, blank lines are ignored. The
+rules are those of SSE: the lines do not depend on how the bytes are cut, LF or CRLF, a size limit, pieces joined once.
+Unlike SSE, a last line without a newline counts (`end`): servers leave the newline out, and JSON itself shows whether
+it is complete.
 """
 
 from __future__ import annotations
@@ -26,24 +28,28 @@ from typing import NamedTuple
 from ..errors import FrameTooLarge
 
 DEFAULT_MAX_BYTES = 32 * 1024 * 1024
-"""Bytes in one event. Providers send whole base64 images in one."""
+"""Limit of one event. Providers send whole base64 images in one event."""
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class SSE(NamedTuple):
-    """One event: its name (`""` when it has none, which means `message`) and its data, still encoded."""
+    """One event: its name (`""` for none, which means `message`) and its data, still encoded."""
 
     event: str
     data: bytes
 
 
 _new_sse = tuple.__new__
-"""`SSE(…)` without the Python function that a named tuple has for its constructor."""
+"""Faster than `SSE(…)`: a named tuple's constructor is a Python function."""
 
 
 class SSEDecoder:
-    """`feed(bytes) -> [SSE]`. Keep one per response."""
+    """Decoder of server-sent events: `feed(bytes) -> [SSE]`. Use one for each response.
+
+    Args:
+        max_bytes: Limit of one event.
+    """
 
     __slots__ = (
         "_at_start",
@@ -61,16 +67,16 @@ class SSEDecoder:
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._line_pieces: list[bytes] = []
-        """Pieces of the line under way; joined once, when it ends."""
+        """Pieces of the incomplete line; joined once, when it ends."""
         self._line_bytes = 0
         self._data_lines: list[bytes] = []
-        """Data lines of the event under way."""
+        """Data lines of the incomplete event."""
         self._data_bytes = 0
         self._event = ""
         self._error: FrameTooLarge | None = None
         self._at_start = True
         self.idle = False
-        """Whether nothing is under way, so that the next read can be taken for itself."""
+        """Whether nothing is incomplete, so that the next read can be decoded by itself."""
         self._skip_lf = False
 
     @property
@@ -79,8 +85,12 @@ class SSEDecoder:
         return bool(self._line_pieces or self._data_lines or self._event or self._error)
 
     def feed(self, data: bytes) -> list[SSE]:
-        """The events that `data` completes. Raises `FrameTooLarge`, but never instead of an event that is whole."""
-        # One unnamed event and nothing else: what a read brings while a model writes.
+        """Decode the events that `data` completes.
+
+        Raises:
+            FrameTooLarge: An event exceeds the limit. Complete events before it are returned first.
+        """
+        # One unnamed event and nothing else: the usual read while a model writes.
         is_one_event = self.idle and data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 <= self._max_bytes
         if is_one_event and data.endswith(b"\n\n") and b"\r" not in data:
             return [_new_sse(SSE, ("", data[6:-2]))]
@@ -109,10 +119,10 @@ class SSEDecoder:
         if not chunk:
             return
         if b"\r" in chunk:
-            # Google ends its lines with CRLF. If there is no CR but in those, LF alone says the same.
+            # Google ends lines with CRLF. If every CR is part of a CRLF, the LFs alone are equivalent.
             without_crlf = chunk.replace(b"\r\n", b"\n")
             chunk = chunk if b"\r" in without_crlf else without_crlf
-        # The path nearly all real traffic takes: whole events, LF only, nothing under way.
+        # The path of nearly all real traffic: whole events, LF only, nothing incomplete.
         if not self._line_pieces and not self._data_lines and not self._event and b"\r" not in chunk:
             end = chunk.rfind(b"\n\n")
             if end >= 0:
@@ -124,7 +134,7 @@ class SSEDecoder:
         self._feed_lines(chunk, events)
 
     def _feed_block(self, block: bytes, events: list[SSE]) -> None:
-        """One event of the two forms that providers write, or whatever else."""
+        """Decode one block: fast for the two forms that providers write, line by line for any other."""
         if len(block) > self._max_bytes:
             raise FrameTooLarge("a server-sent event", self._max_bytes)
         name, data = "", block
@@ -137,7 +147,7 @@ class SSEDecoder:
             self._feed_lines(block + b"\n\n", events)
 
     def _without_bom(self, chunk: bytes) -> bytes:
-        """`chunk`, less a byte-order mark at the very start, which may come in pieces."""
+        """Remove a byte-order mark at the start of the stream, which may arrive in pieces."""
         start = b"".join(self._line_pieces) + chunk
         if len(start) < len(_BOM) and _BOM.startswith(start):
             self._line_pieces = [start]
@@ -147,9 +157,9 @@ class SSEDecoder:
         return start[len(_BOM) :] if start.startswith(_BOM) else start
 
     def _feed_lines(self, chunk: bytes, events: list[SSE]) -> None:
-        """The general path: line by line."""
+        """Decode line by line: the general path."""
         if b"\r" in chunk:
-            # A CR at the very end ends its line now; an LF that follows it in the next chunk belongs to it.
+            # A CR at the end of the chunk ends its line now; an LF at the start of the next chunk belongs to it.
             self._skip_lf = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, tail = chunk.split(b"\n")
@@ -189,7 +199,11 @@ class SSEDecoder:
 
 
 def sse_event(data: bytes, event: str | None = None) -> bytes:
-    """One event as bytes, LF only. Raises `ValueError` for data with a line break: JSON on one line has none."""
+    """Encode one event, with LF line ends.
+
+    Raises:
+        ValueError: The data has a line break. JSON on one line has none.
+    """
     if b"\n" in data or b"\r" in data:
         raise ValueError("a line break in the data of a server-sent event")
     if event is None:
@@ -198,7 +212,11 @@ def sse_event(data: bytes, event: str | None = None) -> bytes:
 
 
 class NDJSONDecoder:
-    """`feed(bytes) -> [line]`, then `end() -> [line]`."""
+    """Decoder of newline-delimited JSON: `feed(bytes) -> [line]`, then `end() -> [line]`.
+
+    Args:
+        max_bytes: Limit of one line.
+    """
 
     __slots__ = ("_error", "_held_bytes", "_max_bytes", "_pieces")
 
@@ -210,11 +228,15 @@ class NDJSONDecoder:
 
     @property
     def idle(self) -> bool:
-        """Whether no line is under way."""
+        """Whether no line is incomplete."""
         return not self._pieces and self._error is None
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes. Raises `FrameTooLarge`, but never instead of a line that is whole."""
+        """Decode the lines that `chunk` completes.
+
+        Raises:
+            FrameTooLarge: A line exceeds the limit. Complete lines before it are returned first.
+        """
         if self._error is not None:
             raise self._error
         head, newline, tail = chunk.rpartition(b"\n")
@@ -239,7 +261,7 @@ class NDJSONDecoder:
         return complete
 
     def end(self) -> list[bytes]:
-        """The last line, if it came without a newline."""
+        """Return the last line, if it has no newline."""
         line = b"".join(self._pieces).strip()
         self._pieces = []
         return [line] if line else []

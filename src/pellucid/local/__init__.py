@@ -1,11 +1,12 @@
-"""The embedded engine: a small model that runs beside the gateway, reached as just another upstream.
+"""The embedded engine: a small model in a child process, used like any other upstream.
 
-* ``catalogue``: the models that Pellucid knows by name, as data.
-* ``fetch``: brings a model's weights into the cache, verified.
-* ``engine``: the child process that serves llama.cpp's HTTP on a private port.
-* ``supervise``: starts, watches and restarts that child, with the line in front of it.
-* ``request``: what an OpenAI-dialect request needs before it goes to this engine.
+* `model_index`: the models that Pellucid knows by name, as data.
+* `fetch`: downloads a model's weights into the cache and verifies them.
+* `engine`: the child process, which serves llama.cpp's HTTP API on a private port.
+* `supervisor`: starts, watches and restarts the child process; the queue for its slots.
+* `readiness`: the state of an engine, and waiting for it.
+* `engine_sharing`: one engine for several worker processes.
+* `request`: adapts an OpenAI-dialect request to this engine.
 
-Outside this room the engine is one more server of the `llama.cpp` dialect; inside it nobody knows parts, events or
-protocols.
+Other packages see one more server of the `llama.cpp` dialect. This package does not know parts, events or protocols.
 """

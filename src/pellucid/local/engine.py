@@ -1,11 +1,11 @@
-"""The engine's own process: ``python -m pellucid.local.engine``.
+"""The engine process: `python -m pellucid.local.engine`. The supervisor starts it.
 
-Started by ``supervise``, never by a person. It reads one line of JSON (``EngineSpec``) on stdin, so that the API key
-is in no process list; loads the model; listens on 127.0.0.1; and says one line of JSON on stdout: ``Ready`` or
-``EngineFailed``. Then it serves until its stdin closes, which happens however the parent ends.
+It reads one line of JSON (`EngineSpec`) from stdin, so the API key is not visible in the process list. It loads the
+model, listens on 127.0.0.1, and writes one line of JSON to stdout: `EngineReady` or `EngineFailed`. Then it serves
+until its stdin closes, which also happens when the parent process dies.
 
-llama.cpp writes its own log to both outputs; they are turned to the log file before it is loaded, and stdout's
-original is kept for that one line.
+llama.cpp writes its log to stdout and stderr. Both are redirected to the log file before llama.cpp is loaded. The
+original stdout is used for the one line only.
 """
 
 from __future__ import annotations
@@ -21,49 +21,61 @@ import msgspec
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
-    """What the engine is to serve."""
+    """The model to serve, and the settings of the engine."""
 
     path: str
     """The weight file."""
     name: str
-    """The model's name, as ``/v1/models`` tells it."""
+    """The model's name in `/v1/models`."""
     api_key: str
     context: int
-    """Tokens, prompt and answer together, for each slot."""
+    """Tokens for each slot (prompt and answer together)."""
     threads: int
     slots: int = 1
-    """Requests answered at once; further ones wait in llama.cpp's own queue."""
+    """Requests that are processed at the same time. Others wait in llama.cpp's own queue."""
     template: str | None = None
-    """The chat template's text; ``None``: the one inside the weight file."""
+    """The text of the chat template. None: the template in the weight file is used."""
     memory: int = 0
-    """Bytes that the engine will occupy; 0: not known, so taken from the file's size."""
+    """Bytes of memory that the engine needs. 0: unknown, so it is estimated from the size of the file."""
     log: str | None = None
-    """The file for llama.cpp's log; ``None``: nowhere."""
+    """The file for llama.cpp's log. None: the log is discarded."""
 
 
 class EngineReady(msgspec.Struct, frozen=True, tag_field="event", tag="ready"):
+    """The model is loaded, and the engine listens on this port of 127.0.0.1."""
+
     port: int
 
 
 class EngineFailed(msgspec.Struct, frozen=True, tag_field="event", tag="failed"):
+    """The engine could not start."""
+
     code: str
-    """As in ``EngineError``."""
+    """A code of `EngineError`."""
     message: str
     upstream_message: str | None = None
-    """In llama.cpp's words, or the system's."""
+    """The message of llama.cpp or of the system."""
 
 
 def missing_cpu_features(cpuinfo: str) -> list[str]:
-    """What the x86-64 build of llama.cpp uses and this CPU lacks, from the text of ``/proc/cpuinfo``."""
+    """List the CPU features that the x86-64 build of llama.cpp uses and this CPU lacks.
+
+    Args:
+        cpuinfo: The text of `/proc/cpuinfo`.
+    """
     for line in cpuinfo.splitlines():
         if line.startswith("flags"):
             available = set(line.partition(":")[2].split())
             return [name for name in ("avx2", "fma", "f16c", "bmi2") if name not in available]
-    return []  # not x86: another build
+    return []  # not x86: that build has no such requirements
 
 
 def free_memory_bytes(meminfo: str) -> int | None:
-    """Bytes that a new process can have, from the text of ``/proc/meminfo``; ``None``: it does not say."""
+    """Return the bytes of memory available to a new process; None if `/proc/meminfo` does not state it.
+
+    Args:
+        meminfo: The text of `/proc/meminfo`.
+    """
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -71,20 +83,23 @@ def free_memory_bytes(meminfo: str) -> int | None:
 
 
 def container_memory_bytes(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that the container's limit leaves, or ``None`` without one (or outside Linux)."""
+    """Return the bytes of memory left under the container's limit (cgroup v2); None if there is no limit."""
     try:
         limit = int((folder / "memory.max").read_text())
         used = int((folder / "memory.current").read_text())
         stat = (folder / "memory.stat").read_text().splitlines()
-    except (OSError, ValueError):  # "max" is no number: no limit
+    except (OSError, ValueError):  # the text "max" means no limit
         return None
-    # The page cache counts as used, but gives way.
+    # The page cache counts as used, but the kernel can reclaim it.
     reclaimable_bytes = sum(int(line.split()[1]) for line in stat if line.startswith("inactive_file "))
     return max(0, limit - used + reclaimable_bytes)
 
 
 def unmet_requirement(spec: EngineSpec) -> EngineFailed | None:
-    """Why the engine cannot run here, as far as can be told before llama.cpp aborts or the system kills it."""
+    """Return why the engine cannot run here, or None if it can.
+
+    It checks what would otherwise make llama.cpp abort, or make the system kill the process.
+    """
     if missing := missing_cpu_features(_read("/proc/cpuinfo")):
         return EngineFailed(
             "unsupported_cpu",
@@ -103,8 +118,8 @@ def unmet_requirement(spec: EngineSpec) -> EngineFailed | None:
     if free_bytes is not None and free_bytes < needed_bytes:
         return EngineFailed(
             "out_of_memory",
-            f"the model {spec.name} needs about {needed_bytes / 1e9:.1f} GB of memory and {free_bytes / 1e9:.1f} GB are free. "
-            "Free some, choose a smaller model or a shorter context, or use another upstream",
+            f"the model {spec.name} needs about {needed_bytes / 1e9:.1f} GB of memory and {free_bytes / 1e9:.1f} GB "
+            "are free. Free some, choose a smaller model or a shorter context, or use another upstream",
         )
     return None
 
@@ -117,13 +132,16 @@ def _read(path: str) -> str:
 
 
 def _exit_with_parent(parent: int) -> None:
-    """Exit when stdin closes. On Linux the kernel also sends a signal, which reaches a process that is loading."""
+    """Exit when stdin closes.
+
+    On Linux, the kernel also sends SIGKILL when the parent dies, which ends a process that is loading the model.
+    """
     if sys.platform == "linux":
         import ctypes
 
         PR_SET_PDEATHSIG = 1
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the call
+        if os.getppid() != parent:  # the parent died before the call
             os._exit(0)
 
     def watch() -> None:
@@ -135,7 +153,7 @@ def _exit_with_parent(parent: int) -> None:
 
 
 def _redirect_output(log: str | None) -> int:
-    """Turn stdout and stderr to the log; returns what stdout was."""
+    """Redirect stdout and stderr to the log. Returns a file descriptor of the original stdout."""
     stdout_fd = os.dup(1)
     log_fd = os.open(log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for fd in (1, 2):
@@ -155,7 +173,7 @@ def _read_spec() -> EngineSpec:
 
 
 def serve(spec: EngineSpec) -> EngineReady | EngineFailed:
-    """Load the model and open the port. llama.cpp then serves on threads of its own."""
+    """Load the model and open the port. llama.cpp then serves on its own threads."""
     if failed := unmet_requirement(spec):
         return failed
     try:
@@ -173,14 +191,14 @@ def serve(spec: EngineSpec) -> EngineReady | EngineFailed:
     params.n_parallel = spec.slots
     params.cpuparams.n_threads = spec.threads
     params.cpuparams_batch.n_threads = spec.threads
-    params.endpoint_metrics = True  # how many wait
+    params.endpoint_metrics = True  # requests that wait in llama.cpp, for operators
     params.ui = False
-    params.cache_ram_mib = 256  # prompts of earlier turns; the default of 8 GiB is for servers
+    params.cache_ram_mib = 256  # for prompts of earlier turns; the default of 8 GiB suits large servers
     if spec.template is not None:
         params.chat_template = spec.template
     try:
         server = xllamacpp.Server(params)
-    except Exception as error:  # whatever the binding raises: the reason is the message
+    except Exception as error:  # the binding raises various types; the message is the reason
         message = f"llama.cpp could not load {spec.path} (log: {spec.log})"
         return EngineFailed("bad_model", message, str(error) or type(error).__name__)
     _server_references.append(server)
@@ -188,12 +206,14 @@ def serve(spec: EngineSpec) -> EngineReady | EngineFailed:
 
 
 _server_references: list[object] = []
-"""The server lives as long as something refers to it."""
+"""Keeps the server alive: it stops when nothing refers to it."""
 
 
 def main() -> NoReturn:
+    """Read the specification, load the model, and serve until the parent process ends."""
     parent = os.getppid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
+    # Ctrl-C reaches the whole process group. The parent decides when this process ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     spec = _read_spec()
     stdout_fd = _redirect_output(spec.log)
     _exit_with_parent(parent)

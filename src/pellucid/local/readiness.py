@@ -1,4 +1,4 @@
-"""Whether an engine can be asked now, and waiting until it can."""
+"""The state of an engine, and waiting until it can take requests."""
 
 from __future__ import annotations
 
@@ -11,26 +11,38 @@ State = Literal["stopped", "starting", "ready", "restarting", "failed"]
 
 
 class Readiness:
-    """`where` is told to those who wait in vain: it says where to look."""
+    """The state of an engine.
+
+    Args:
+        location_hint: Appended to the message of a timeout. It states where to look for the cause.
+    """
 
     def __init__(self, location_hint: str = "") -> None:
         self.state: State = "stopped"
         self.error: EngineError | None = None
-        """Why it failed, or why it is being restarted."""
+        """Why the engine failed, or why it is being restarted."""
         self._location_hint = location_hint
         self._changed = asyncio.Event()
 
     def set_state(self, state: State) -> None:
+        """Set the state, and wake everything that waits for a change."""
         self.state = state
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
     async def wait_changed(self) -> None:
-        """Wait until it is set again."""
+        """Wait until the state is set again."""
         await self._changed.wait()
 
     async def wait_ready(self, timeout_seconds: float | None) -> None:
-        """Raises ``EngineError``."""
+        """Wait until the engine is ready.
+
+        Args:
+            timeout_seconds: The longest wait. None: no limit.
+
+        Raises:
+            EngineError: It failed, is stopped, or was not ready in time.
+        """
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self.state != "ready":
@@ -41,6 +53,7 @@ class Readiness:
                     await self._changed.wait()
         except TimeoutError:
             raise EngineError(
-                f"the embedded engine was not ready after {timeout_seconds} seconds (state: {self.state}{self._location_hint})",
+                f"the embedded engine was not ready after {timeout_seconds} seconds "
+                f"(state: {self.state}{self._location_hint})",
                 "timeout",
             ) from self.error

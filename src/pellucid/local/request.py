@@ -1,14 +1,15 @@
-"""What an OpenAI-dialect request body needs before it goes to the embedded engine, and what its errors mean.
+"""Adapts an OpenAI-dialect request body to the embedded engine, and explains the engine's errors.
 
-* Thinking is on unless the request says ``reasoning_effort: "none"`` (or ``chat_template_kwargs.enable_thinking:
-  false``) or ends with a begun reply. ``minimal`` to ``xhigh`` set how many lines it may take.
-* Thinking is held in form by a grammar: the block closes and an answer follows. llama.cpp takes no grammar together
-  with tools, and makes its own for a ``response_format``; then the template's worked examples alone keep the form.
-* Everything is streamed: llama.cpp sees that its client has gone only when it writes to it. Measured: a streamed
-  generation ends within 0.1 s of a disconnect, one that is not streamed runs to its end and holds the slot.
-* What this engine cannot do is refused here, with the field's name, rather than answered as if it were not there.
+* Reasoning is on unless the request sets `reasoning_effort: "none"` (or `chat_template_kwargs.enable_thinking: false`),
+  or ends with the beginning of a reply. The efforts `minimal` to `xhigh` set the number of lines.
+* A grammar enforces the form of the reasoning: the block is closed and an answer follows. llama.cpp accepts no grammar
+  together with tools, and generates its own for a `response_format`. Then only the examples in the template enforce
+  the form.
+* Every request is streamed, because llama.cpp notices a disconnect only when it writes. Measured: a streamed generation
+  ends within 0.1 s after a disconnect; one that is not streamed runs to its end and occupies the slot.
+* A feature that the engine does not support is refused here with the name of the field. It is not ignored.
 
-Pure: no input is changed, nothing is read but the packaged grammar.
+The functions are pure: they do not change their input, and read nothing but the packaged grammar.
 """
 
 from __future__ import annotations
@@ -21,31 +22,35 @@ from .model_index import read_data
 _LINES_RULE, _WIDTH_RULE = "line{2,8}", "inline{7,200}"
 _LINES_OF_EFFORT = {"minimal": 2, "low": 4, "medium": 8, "high": 12, "xhigh": 16, "max": 16}
 _TOKENS_PER_LINE = 20
-"""Of reasoning, usually (measured: 10 to 30)."""
+"""Typical number of tokens in a line of reasoning (measured: 10 to 30)."""
 _DEFAULT_MAX_TOKENS = 2048
-"""Tokens of an answer whose request names no limit. A small model that has come to repeat itself goes on until its
-memory is full, for minutes, while others wait."""
+"""Limit for the tokens of an answer whose request has no limit. A small model that begins to repeat itself would
+generate until its context is full. That takes minutes, while other requests wait."""
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 
 
 def wants_thinking(body: dict[str, Any]) -> bool:
-    """Whether the request leaves thinking on."""
+    """Return whether the request has reasoning on."""
     kwargs = body.get("chat_template_kwargs")
     if isinstance(kwargs, dict) and kwargs.get("enable_thinking") is not None:
         return bool(kwargs["enable_thinking"])
     if body.get("reasoning_effort") == "none":
         return False
-    # A reply that the client has begun is gone on with, and a begun answer has its thinking behind it.
+    # The model continues a reply that the client has begun. Its reasoning would have come before it.
     messages = body.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else None
     return not (isinstance(last, dict) and last.get("role") == "assistant" and not last.get("tool_calls"))
 
 
 def adapt_body(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> dict[str, Any]:
-    """The body to send; the reply to it is always a stream, with usage, whatever the request said.
+    """Return the body to send. The response to it is always a stream with usage, whatever the request has set.
 
-    ``grammar`` is the model's (``Model.grammar``); ``None`` for one that needs none.
-    Raises ``RequestError`` for what the engine cannot do.
+    Args:
+        body: The request body. It is not changed.
+        grammar: `Model.grammar`. None: the model needs no grammar.
+
+    Raises:
+        RequestError: The request uses a feature that the engine does not support.
     """
     _reject_unsupported(body)
     out = dict(body)
@@ -70,10 +75,10 @@ def adapt_body(body: dict[str, Any], *, grammar: str | None = "think.gbnf") -> d
 
 
 def _fit_grammar(grammar: str, effort: object, max_tokens: object) -> str:
-    """The grammar with as many lines of reasoning as the effort allows and the token limit has room for.
+    """Return the grammar with a limit for the lines of reasoning, from the effort and the token limit.
 
-    Thought that is cut off before the answer helps nobody: usual lines may fill 60 % of the limit, and lines of
-    the greatest length (3 characters a token) all of it.
+    Reasoning that is cut off before the answer is useless. So lines of typical length may fill 60 % of the token limit,
+    and lines of maximum length (at 3 characters a token) all of it.
     """
     max_lines, width = _LINES_OF_EFFORT.get(effort, 8) if isinstance(effort, str) else 8, 200
     if isinstance(max_tokens, int) and max_tokens > 0:
@@ -85,7 +90,7 @@ def _fit_grammar(grammar: str, effort: object, max_tokens: object) -> str:
 
 
 def _adapt_tools(out: dict[str, Any]) -> None:
-    """``tool_choice`` in the two words that the engine knows: it is told of the tools that may be called, no others."""
+    """Reduce `tool_choice` to the two values that the engine supports (`auto`, `required`), and remove other tools."""
     choice = out.get("tool_choice")
     if choice == "none":
         out.pop("tools", None)
@@ -126,7 +131,7 @@ def _reject_unsupported(body: dict[str, Any]) -> None:
             if isinstance(kind, str) and kind not in _TEXT_PARTS:
                 raise _unsupported_error(
                     f"text only, so a part of the type {kind!r} cannot be read; use a model that takes it, "
-                    "or put what it says into words",
+                    "or describe its content in words",
                     f"messages[{number}].content[{index}].type",
                 )
 
@@ -138,7 +143,12 @@ def _unsupported_error(what: str, param: str) -> RequestError:
 
 
 def explain_error(status: int, body: object) -> ErrorInfo:
-    """What the engine's error reply means, in a person's words."""
+    """Convert an error response of the engine to an `ErrorInfo`.
+
+    Args:
+        status: The HTTP status.
+        body: The decoded JSON body, or its text.
+    """
     error = body.get("error") if isinstance(body, dict) else None
     error = error if isinstance(error, dict) else {}
     engine_message = error.get("message")

@@ -1,23 +1,20 @@
-"""Keep the engine's process running: start it, wait for it, start it again when it dies, stop it.
+"""Supervises the engine process: starts it, restarts it when it dies, stops it. Also the queue for its slots.
 
-* ``start`` returns at once; ``ready`` waits. Nothing here blocks the event loop.
-* A child that was up and died is started again after a pause that doubles each time (a port is new each time, so
-  read ``base_url`` for each request).
-* What a restart cannot cure (no such file, no such package, wrong CPU, no memory) ends in the state ``failed`` with
-  a message that says what would be right; so do several deaths in a row without one success.
-* The child ends with this process, however that ends: it holds the other end of its stdin.
+* `start` returns at once; `wait_ready` waits. Nothing here blocks the event loop.
+* A process that was ready and died is restarted after a pause, which doubles each time. It gets a new port each time,
+  so read `base_url` for each request.
+* A failure that a restart cannot fix (missing file or package, unsupported CPU, too little memory) leads to the state
+  `failed`, with a message that explains how to fix it. So do several failed starts in a row.
+* The child process ends when this process ends for any reason, because its stdin is then closed.
 
-The line in front of the engine: first come, first served, and everyone can see where they stand.
-
-llama.cpp queues too, but a request that waits there hears nothing. Here a wait is visible, bounded if wished, and
-costs nothing to give up.
+The queue is first in, first out. llama.cpp has a queue, too, but a request that waits there gets no information. Here
+the position of a request is known, the length can be limited, and a waiting request can leave without cost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 import secrets
 import signal
 import sys
@@ -34,7 +31,12 @@ from .readiness import Readiness, State
 
 
 class EngineQueue:
-    """``slots`` may run at once; ``limit`` is how many may wait (``None``: any number)."""
+    """A first-in, first-out queue for the slots of an engine.
+
+    Args:
+        slots: Requests that may run at the same time.
+        max_waiting: Requests that may wait. None: no limit.
+    """
 
     def __init__(self, slots: int = 1, max_waiting: int | None = None) -> None:
         self.slots = slots
@@ -44,16 +46,19 @@ class EngineQueue:
 
     @property
     def waiting(self) -> int:
-        """How many wait now."""
+        """The number of requests that wait."""
         return len(self._waiters)
 
     @asynccontextmanager
     async def slot(self, on_position: Callable[[int], None] | None = None) -> AsyncIterator[None]:
-        """Hold a slot, waiting for it if need be.
+        """Hold a slot, after waiting for it if necessary. Cancelling removes the request from the queue.
 
-        ``on_position`` is called with one's place in the line, 1 being the next, whenever it changes, and with 0
-        when the wait is over; not at all if there was none. Leaving early (cancellation) closes the gap.
-        Raises ``QueueFull``.
+        Args:
+            on_position: Called with the position in the queue (1 is the next) whenever it changes, and with 0 when the
+                wait is over. It is not called if there is no wait.
+
+        Raises:
+            QueueFull: The maximum number of requests is waiting.
         """
         await self.acquire(on_position)
         try:
@@ -62,7 +67,7 @@ class EngineQueue:
             self.release()
 
     async def acquire(self, on_position: Callable[[int], None] | None = None) -> None:
-        """Take a slot, as ``place`` does; whoever took one gives it back with ``leave``."""
+        """Acquire a slot, as `slot` does. The caller must call `release` later."""
         if self.running < self.slots and not self._waiters:
             self.running += 1
             return
@@ -76,9 +81,9 @@ class EngineQueue:
         try:
             await waiter.grant
         except asyncio.CancelledError:
-            if not waiter.grant.cancelled():  # its turn had come in the same moment: hand it on
+            if not waiter.grant.cancelled():  # the slot was granted at the same moment: pass it on
                 self.release()
-            elif waiter in self._waiters:  # who left in the same moment has passed over it already
+            elif waiter in self._waiters:  # otherwise `release` has removed it at the same moment
                 self._waiters.remove(waiter)
                 self._report_positions()
             raise
@@ -86,8 +91,8 @@ class EngineQueue:
             on_position(0)
 
     def release(self) -> None:
-        """Give a slot back."""
-        # The slot goes straight to the next in line, so that a newcomer cannot slip in between.
+        """Release a slot."""
+        # The slot goes directly to the next request in the queue, so that a new request cannot take it first.
         while self._waiters:
             waiter = self._waiters.pop(0)
             if not waiter.grant.done():
@@ -102,12 +107,15 @@ class EngineQueue:
 
 
 class _Waiter:
+    """A request that waits in the queue."""
+
     def __init__(self, on_position: Callable[[int], None] | None) -> None:
         self.grant: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.on_position = on_position
         self.reported_position = 0
 
     def report_position(self, place: int) -> None:
+        """Report the position in the queue, if it has changed."""
         if place != self.reported_position:
             self.reported_position = place
             if self.on_position:
@@ -115,18 +123,27 @@ class _Waiter:
 
 
 _HANDSHAKE_DECODER: msgspec.json.Decoder[EngineReady | EngineFailed] = msgspec.json.Decoder(EngineReady | EngineFailed)
-_DEFERRED_METRIC = re.compile(rb"^llamacpp:requests_deferred\s+(\d+)", re.MULTILINE)
 _MAX_LOG_BYTES = 1 << 20
 
 
 class Engine:
-    """The embedded engine, supervised.
+    """The embedded engine, in a supervised child process.
 
-    ``path`` is the weight file (from ``fetch``). ``threads``, ``context`` (tokens) and ``slots`` default to what
-    suits the model and the machine; ``template`` is a chat template file instead of the model's. ``command`` is
-    the child's command line, ``first_pause`` and ``attempts`` the restart's patience: for tests.
+    As an async context manager, it starts on entry and stops on exit.
 
-    As an async context manager it starts on entry and stops on exit.
+    Args:
+        model: The model.
+        path: Its weight file (from `fetch`).
+        threads: Threads of llama.cpp. By default, one less than there are CPU cores.
+        context: The size of the context, in tokens. By default, that of the model.
+        slots: Requests that are processed at the same time.
+        max_waiting: Requests that may wait. None: no limit.
+        template: A file with a chat template, instead of the model's.
+        log: The file for llama.cpp's log. By default, in the cache directory.
+        command: The command line of the child process (for tests).
+        first_pause_seconds: The pause before the first restart (for tests).
+        max_pause_seconds: The longest pause before a restart.
+        max_attempts: Failed starts in a row before the engine fails (for tests).
     """
 
     def __init__(
@@ -148,11 +165,11 @@ class Engine:
         self.model = model
         self.api_key = secrets.token_urlsafe(24)
         self.queue = EngineQueue(slots, max_waiting)
-        """The line for this engine: hold a place in it for the length of a request."""
+        """The queue for this engine. Hold a slot for the duration of a request."""
         self.log = log or cache_directory() / "logs" / "engine.log"
         self._readiness = Readiness(f"; log: {self.log}")
         self.restarts = 0
-        """How often it died after it had been ready."""
+        """How many times it died after it had been ready."""
         template_text = (
             template.read_text("utf-8") if template else read_data(model.template) if model.template else None
         )
@@ -181,59 +198,45 @@ class Engine:
 
     @property
     def error(self) -> EngineError | None:
-        """Why it failed, or why it is being restarted."""
+        """Why the engine failed, or why it is being restarted."""
         return self._readiness.error
 
     @property
     def base_url(self) -> str:
-        """The OpenAI-dialect base address, ``/v1`` included. Raises ``EngineError`` while there is none."""
+        """The base URL of its OpenAI-dialect API, including `/v1`. Raises `EngineError` while it is not ready."""
         if self.state != "ready":
-            raise self.error or EngineError(f"the embedded engine is {self.state}; wait for ready()", "stopped")
+            raise self.error or EngineError(f"the embedded engine is {self.state}; call wait_ready() first", "stopped")
         return f"http://127.0.0.1:{self._port}/v1"
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, while there is a child."""
+        """The process id of the child process; None if it is not running."""
         return self._process.pid if self._process and self._process.returncode is None else None
 
     async def start(self) -> None:
-        """Begin to run the engine; a second call while it runs does nothing."""
+        """Start the engine, without waiting until it is ready. Does nothing if it is started already."""
         if self._task is None or self._task.done():
             self._readiness.error = None
             self._set_state("starting")
             self._task = asyncio.create_task(self._run(), name="embedded engine")
 
     async def wait_ready(self, timeout_seconds: float | None = None) -> None:
-        """Wait until requests can be sent, at most ``timeout`` seconds. Raises ``EngineError``."""
+        """Wait until requests can be sent.
+
+        Args:
+            timeout_seconds: The longest wait. None: no limit.
+
+        Raises:
+            EngineError: It failed, is stopped, or was not ready in time.
+        """
         await self._readiness.wait_ready(timeout_seconds)
 
     async def wait_changed(self) -> None:
-        """Wait until its state is set again."""
+        """Wait until the state is set again."""
         await self._readiness.wait_changed()
 
-    async def count_deferred(self) -> int:
-        """How many requests llama.cpp itself holds back, those of other processes included.
-
-        Of this process's own, ``queue.waiting`` knows more, and without a question. Raises ``EngineError``.
-        """
-        import aiohttp  # a large package, which nothing else here needs
-
-        url = self.base_url.removesuffix("/v1") + "/metrics"
-        headers = {"Authorization": f"Bearer {self.api_key}"}
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as http,
-                http.get(url, headers=headers) as reply,
-            ):
-                match = _DEFERRED_METRIC.search(await reply.read())
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise EngineError("the embedded engine does not tell its queue", upstream_message=repr(error)) from error
-        if match is None:
-            raise EngineError("the embedded engine does not tell its queue: no requests_deferred in /metrics")
-        return int(match[1])
-
     async def stop(self) -> None:
-        """End the child and wait until it is gone. Requests in flight are cut off."""
+        """Stop the child process and wait until it has ended. Requests that are running fail."""
         task, self._task = self._task, None
         if task:
             task.cancel()
@@ -274,7 +277,14 @@ class Engine:
             pause_seconds = min(pause_seconds * 2, self._max_pause_seconds)
 
     async def _run_once(self) -> bool:
-        """One life of the child; whether it lasted. Raises what a restart cannot cure."""
+        """Run the child process once, until it ends.
+
+        Returns:
+            Whether it was ready for longer than the first pause.
+
+        Raises:
+            EngineError: It failed in a way that a restart cannot fix.
+        """
         try:
             await asyncio.to_thread(self._open_log)
         except OSError as error:
@@ -306,7 +316,7 @@ class Engine:
         exit_error = self._readiness.error = self._exit_error(exit_code, was_ready=bool(ready_at))
         if exit_error.info.code == "unsupported_cpu":
             raise exit_error
-        # One that dies at once after loading counts as a failure to start, or it would be started for ever.
+        # A process that dies just after loading counts as a failed start. Otherwise it would be restarted for ever.
         return bool(ready_at) and loop.time() - ready_at > self._first_pause_seconds
 
     async def _handshake(self, process: asyncio.subprocess.Process) -> EngineReady | EngineFailed | None:
@@ -319,11 +329,11 @@ class Engine:
         try:
             return _HANDSHAKE_DECODER.decode(line)
         except msgspec.DecodeError:
-            return None  # it died first: its exit code tells more
+            return None  # the process died first: its exit code has the reason
 
     async def _end_process(self, process: asyncio.subprocess.Process) -> None:
         if process.stdin:
-            process.stdin.close()  # the polite way: it exits at once
+            process.stdin.close()  # asks the process to exit, which it does at once
         if process.returncode is None:
             try:
                 async with asyncio.timeout(2):

@@ -1,4 +1,4 @@
-"""A model is a wire, a profile, a door and settings."""
+"""Models: a wire, a profile, a connection pool and settings together."""
 
 from .connection_pool import close_shared_pool
 from .infer import infer_model

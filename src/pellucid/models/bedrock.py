@@ -11,10 +11,10 @@ from .sigv4 import endpoint_url
 
 
 class BedrockModelSettings(ModelSettings, total=False):
-    """Settings that only Bedrock has. Each wins over its unified twin."""
+    """Settings that only Bedrock has. Each takes precedence over its unified setting."""
 
     bedrock_additional_model_requests_fields: dict[str, Any]
-    """Fields of the model's own maker, as it wants them: `{"thinking": {"type": "enabled", "budget_tokens": 1024}}`."""
+    """Fields of the model's maker, in its form: `{"thinking": {"type": "enabled", "budget_tokens": 1024}}`."""
     bedrock_additional_model_response_fields_paths: list[str]
     bedrock_guardrail_config: dict[str, Any]
     bedrock_performance_configuration: dict[str, Any]
@@ -22,7 +22,7 @@ class BedrockModelSettings(ModelSettings, total=False):
     bedrock_prompt_variables: dict[str, Any]
     bedrock_service_tier: dict[str, Any]
     bedrock_inference_profile: str
-    """An inference profile (its ARN) to ask in the model's place."""
+    """ARN of an inference profile to use in place of the model."""
     bedrock_cache_instructions: bool | Literal["5m", "1h"]
     bedrock_cache_tool_definitions: bool | Literal["5m", "1h"]
     bedrock_cache_messages: bool | Literal["5m", "1h"]
@@ -31,9 +31,9 @@ class BedrockModelSettings(ModelSettings, total=False):
 class BedrockConverseModel(ProviderModel):
     """A model on Bedrock.
 
-    With a key (`AWS_BEARER_TOKEN_BEDROCK`) it is sent; else the request is signed with AWS credentials, found as every
-    AWS tool finds them, which needs the extra `bedrock`. The region is `region`, else that in `base_url`, else
-    `AWS_REGION`.
+    If there is an API key (`AWS_BEARER_TOKEN_BEDROCK`), it is sent. Otherwise the request is signed with AWS
+    credentials from the usual places of AWS tools, which needs the extra `bedrock`. The region is `region`, else that
+    in `base_url`, else `AWS_REGION`.
     """
 
     profile_names: ClassVar = ("bedrock",)

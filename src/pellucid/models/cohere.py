@@ -1,4 +1,4 @@
-"""Cohere."""
+"""Models of Cohere."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class CohereModelSettings(ModelSettings, total=False):
 
 
 class CohereModel(ProviderModel):
-    """A model of Cohere's. Its reasoning models think unasked."""
+    """A model of Cohere. Its reasoning models think by default."""
 
     profile_names: ClassVar = ("cohere",)

@@ -1,10 +1,9 @@
-"""The pool of connections that a model uses when it is given none: one for each running loop, shared by all models.
+"""The default connection pool of models: one for each running event loop, shared by all models.
 
-One of something for each running loop: made on first use there, closed when the loop ends.
-
-A user's script calls `asyncio.run` and knows of no pool that must be closed. A loop that ends closes the asynchronous
-generators that it saw begin, before it is gone, all at once; so what is held is held by such a generator, and by one
-alone: `make` and `close` are no context manager, which would be another.
+`PerLoop` creates an object on first use in a loop, and closes it when the loop ends. A user's script calls
+`asyncio.run` and does not close a pool. A loop that ends first closes all asynchronous generators that were started in
+it, concurrently. Therefore one such generator holds the object, and no second one: `make` and `close` are functions,
+because a context manager would be another generator.
 """
 
 from __future__ import annotations
@@ -22,11 +21,14 @@ class _Entry(Generic[T]):
     def __init__(self) -> None:
         self.generator: AsyncGenerator[T, None]
         self.lock = asyncio.Lock()
-        """So that whoever comes while it is being made waits for it."""
+        """Callers that come while the object is created wait for it."""
 
 
 class PerLoop(Generic[T]):
-    """`get` it; `aclose` it, or let the loop do so. After that, the next `get` makes a new one."""
+    """Holds one object for each event loop.
+
+    `get` returns it. `aclose`, or the end of the loop, closes it; the next `get` creates a new one.
+    """
 
     def __init__(self, make: Callable[[], Awaitable[T]], close: Callable[[T], Awaitable[None]]) -> None:
         self._make = make
@@ -34,7 +36,7 @@ class PerLoop(Generic[T]):
         self._entries: dict[asyncio.AbstractEventLoop, _Entry[T]] = {}
 
     async def get(self) -> T:
-        """This loop's own. Raises whatever making it raises."""
+        """Return the running loop's object. Raises what creating it raises."""
         loop = asyncio.get_running_loop()
         while True:
             entry = self._entries.get(loop)
@@ -43,12 +45,12 @@ class PerLoop(Generic[T]):
                 entry = self._entries[loop] = _Entry()
                 entry.generator = self._hold_value(loop, entry)
             async with entry.lock:
-                # Whoever waited may find that it could not be made, or was closed.
+                # While this call waited, creation may have failed, or the object may have been closed.
                 if self._entries.get(loop) is entry:
                     return await anext(entry.generator)
 
     async def aclose(self) -> None:
-        """Close this loop's own, if there is one. Idempotent."""
+        """Close the running loop's object, if there is one. Idempotent."""
         entry = self._entries.pop(asyncio.get_running_loop(), None)
         if entry is not None:
             async with entry.lock:
@@ -67,7 +69,7 @@ class PerLoop(Generic[T]):
                 del self._entries[loop]
 
     def _remove_closed_loops(self) -> None:
-        """Loops that were closed without a word to their generators."""
+        """Remove the entries of loops that were closed without closing their generators."""
         for loop in [loop for loop in self._entries if loop.is_closed()]:
             del self._entries[loop]
 
@@ -78,7 +80,7 @@ async def _open_pool() -> UpstreamClient:
 
 async def _close_pool(transport: UpstreamClient) -> None:
     await transport.aclose()
-    # Sockets are closed by the loop's next step, for which there may be no other reason.
+    # Sockets are closed in the loop's next iteration, which may not happen otherwise.
     await asyncio.sleep(0)
 
 
@@ -86,10 +88,10 @@ _shared_pool = PerLoop(_open_pool, _close_pool)
 
 
 async def shared_pool() -> UpstreamClient:
-    """The running loop's pool. It is closed when the loop ends, or by `close_shared_pool`."""
+    """Return the running loop's connection pool. It is closed when the loop ends, or by `close_shared_pool`."""
     return await _shared_pool.get()
 
 
 async def close_shared_pool() -> None:
-    """Close the running loop's pool now. Whoever needs one after that gets a new one."""
+    """Close the running loop's connection pool now. A later request opens a new one."""
     await _shared_pool.aclose()

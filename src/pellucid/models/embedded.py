@@ -1,7 +1,7 @@
-"""The embedded model: the engine in `local/`, asked like any other llama.cpp server, one request at a time.
+"""The embedded model: the engine in `local/`, used like any other llama.cpp server, one request at a time.
 
-A request that must wait, for the engine to load or for others to finish, is told so: its turn begins with side
-events (`queue`: `loading`, `position`), and nobody waits in silence.
+The turn of a request that must wait, until the engine is loaded or other requests are finished, begins with side
+events that report the wait (`queue`: `loading`, `position`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from ..upstream import Limits, UpstreamClient
 from .model import MAX_ERROR_BODY_BYTES, HTTPModelStream, ModelEventReceiver, ModelRead, ModelStream
 
 LOAD_SECONDS = 300.0
-"""How long a request waits for the engine to load."""
+"""Seconds that a request waits for the engine to load."""
 ENGINE_LIMITS = Limits(connect=5, retries=0)
-"""An engine that does not answer is a dead one: it is waited for, not asked again."""
+"""Limits of requests to the engine. There are no retries: an engine that does not answer has stopped, and the request
+waits for its restart instead."""
 
 
 DEFAULT_SETTINGS: ModelSettings = {"temperature": 0.2}
-"""Small models wander at higher temperatures."""
+"""Default settings. Answers of small models get worse at higher temperatures."""
 
 
 def _request_body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[str, Any]:
@@ -44,26 +45,26 @@ def _request_body(call: ModelCall, origin: Origin, grammar: str | None) -> dict[
 
 
 def _check_text_only(messages: list[ModelMessage]) -> None:
-    """Here, where it is still called what it is to whoever asks, and not yet what it is on the engine's wire."""
+    """Raise `RequestError` for media. The check is here, because the wire would name them in its own terms."""
     for part in (part for message in messages for part in message.parts):
         content = part.content if isinstance(part, UserPromptPart | ToolReturnPart) else None
         for entry in content if isinstance(content, list) else ():
             if isinstance(entry, Image | Audio | Video | File):
                 raise RequestError(
-                    f"the embedded model does text only, so it cannot be shown {_MEDIA_NAMES[type(entry)]}; use a model that "
-                    "takes it, or put what it says into words",
+                    f"the embedded model accepts only text, not {_MEDIA_NAMES[type(entry)]}; use a model that "
+                    "accepts it, or describe its content in text",
                     kind="unsupported",
                     code="unsupported_by_embedded_model",
                 )
 
 
-_MEDIA_NAMES = {Image: "an image", Audio: "a sound", Video: "a video", File: "a file"}
+_MEDIA_NAMES = {Image: "an image", Audio: "audio", Video: "a video", File: "a file"}
 
 
 def embedded_warnings(
     call: ModelCall, model_settings: ModelSettings | None, origin: Origin, grammar: str | None
 ) -> list[str]:
-    """One sentence for each setting, of the call or the model's own, that the engine cannot honour as given."""
+    """Return one sentence for each setting, of the call or of the model, that the engine does not support as it is."""
     row = builtin_profiles()["llama.cpp"]
     settings = merge_settings(DEFAULT_SETTINGS if model_settings is None else model_settings, call.settings)
     fields = WIRES[row.wire].setting_fields(settings, row)
@@ -76,8 +77,10 @@ def embedded_warnings(
 
 
 def _claim_thinking_switch(fields: SettingFields) -> None:
-    """Record what is left of the settings when the body is adjusted: beside tools, levels come to a switch, which is on
-    unless a setting switches it off."""
+    """Record which settings act after the body was adjusted.
+
+    With tools, levels of thinking become a switch. It is on unless a setting switches it off.
+    """
     is_off = fields.settings.get("openai_reasoning_effort") == "none"
     is_left_on = not is_off and fields.settings.get("thinking") not in (False, "none")
     fields.writes = [
@@ -95,7 +98,7 @@ def _claim_thinking_switch(fields: SettingFields) -> None:
 
 
 class EmbeddedModel:
-    """The engine's model, as something to ask."""
+    """The engine's model as a `ChatModel`."""
 
     def __init__(
         self, engine: Engine | RemoteEngine, transport: UpstreamClient, settings: ModelSettings | None = None
@@ -119,7 +122,7 @@ class EmbeddedModel:
         await self.engine.stop()
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Ask, now or when it is this call's turn. Raises `RequestError` for what this model cannot do."""
+        """Start a turn, now or when a slot is free. Raises `RequestError` for what this model does not support."""
         settings = merge_settings(self.settings, call.settings)
         call = replace(call, model=self.name, settings=settings, stream=True)
         data = msgspec.json.encode(_request_body(call, self.origin, self.engine.model.grammar))
@@ -131,21 +134,21 @@ class EmbeddedModel:
             except ModelError as error:
                 if error.info.code != "unreachable":
                     raise
-                # It died this moment. Another is being started, and can be waited for like the first.
+                # The engine has just stopped. It is restarted, and the request waits as for the first start.
         return _QueuedStream(self, data)
 
     def warnings(self, call: ModelCall) -> list[str]:
-        """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
+        """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
         return embedded_warnings(call, self.settings, self.origin, self.engine.model.grammar)
 
     async def _ask(self, body: bytes) -> ModelStream:
-        """Ask while holding a slot; the turn gives it back. Raises `ModelError`, and then it is given back here."""
+        """Send the request. The caller holds a slot; the end of the turn releases it, or this method if it raises."""
         try:
             engine = self.engine
             headers = {
                 "Content-Type": "application/json",
                 "Authorization": f"Bearer {engine.api_key}",
-                # It closes the connection after a stream while it says that it will keep it.
+                # The engine closes the connection after a stream, although it announces keep-alive.
                 "Connection": "close",
             }
             response = await self._transport.open(
@@ -168,7 +171,7 @@ def _error_info(status: int, body: bytes) -> ErrorInfo:
 
 
 class _SlotStream:
-    """A stream that holds one of the engine's slots until its turn is over."""
+    """A stream that holds one of the engine's slots until its turn ends."""
 
     queued = False
 
@@ -207,7 +210,7 @@ class _SlotStream:
 
 
 class _QueuedStream:
-    """A stream that has not begun: first the wait, as side events, then the turn itself."""
+    """A stream whose turn has not begun: first the wait, as side events, then the turn."""
 
     def __init__(self, model: EmbeddedModel, body: bytes) -> None:
         self._model = model
@@ -215,7 +218,7 @@ class _QueuedStream:
         self._stream: ModelStream | None = None
         self._receive: ModelEventReceiver | None = None
         self._undelivered: list[ModelRead] = []
-        """What came before anybody received."""
+        """Reads that arrived before a receiver was set."""
         self._paused = False
         self._is_over = False
         self._task = asyncio.create_task(self._wait_and_open())
@@ -279,7 +282,7 @@ class _QueuedStream:
                 if error.info.code != "unreachable":
                     raise
                 unreachable = error
-            # It died, and that will have been noticed in a moment.
+            # The engine has stopped; its supervisor notices this shortly.
             await asyncio.sleep(0.25)
         raise unreachable
 

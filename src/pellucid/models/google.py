@@ -9,10 +9,10 @@ from .provider import ProviderModel
 
 
 class GoogleModelSettings(ModelSettings, total=False):
-    """Settings that only Google has. Each wins over its unified twin."""
+    """Settings that only Google has. Each takes precedence over its unified setting."""
 
     google_thinking_config: dict[str, Any]
-    """`{"include_thoughts": True, "thinking_budget": 2048}`, or `thinking_level`; in either spelling of the names."""
+    """`{"include_thoughts": True, "thinking_budget": 2048}`, or `thinking_level`; names in snake_case or camelCase."""
     google_safety_settings: list[dict[str, Any]]
     google_labels: dict[str, str]
     google_video_resolution: str
@@ -29,6 +29,6 @@ class GoogleModelSettings(ModelSettings, total=False):
 
 
 class GoogleModel(ProviderModel):
-    """A Gemini model. Signatures of its thought stand on whatever part it led to, and go back there."""
+    """A Gemini model. Its reasoning's signature is on the part that the reasoning led to, and is returned there."""
 
     profile_names: ClassVar = ("google",)

@@ -1,4 +1,4 @@
-"""Groq."""
+"""Models on Groq."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class GroqModelSettings(ModelSettings, total=False):
     """Settings that only Groq has."""
 
     groq_reasoning_format: Literal["hidden", "raw", "parsed"]
-    """Where reasoning comes: nowhere, between tags in the text, or beside it. Whichever, it is read."""
+    """Where reasoning comes: not at all, between tags in the text, or in a field of its own. All are decoded."""
     groq_reasoning_effort: Literal["none", "default", "low", "medium", "high"]
 
 

@@ -9,10 +9,10 @@ from .provider import ProviderModel
 
 
 class HuggingFaceModelSettings(ModelSettings, total=False):
-    """Hugging Face has no settings of its own: it passes on what it gets."""
+    """Hugging Face has no settings of its own: it forwards the request."""
 
 
 class HuggingFaceModel(ProviderModel):
-    """A model that one of the router's partners runs. Reasoning between tags is read (`thinking_tags`)."""
+    """A model that one of the router's partners runs. Reasoning between tags is decoded (`thinking_tags`)."""
 
     profile_names: ClassVar = ("huggingface",)

@@ -1,8 +1,8 @@
-"""From a text to a model: `anthropic:claude-sonnet-4-0`, `deepseek:deepseek-v4-pro`, `local:NAME`.
+"""Create a model from a text: `anthropic:claude-sonnet-4-0`, `deepseek:deepseek-v4-pro`, `local:NAME`.
 
-Before the colon stands a provider: one of the names that Pydantic AI has, which mean the same here, or the name of any
-profile that ships. `openai:` is the Responses API, as it is there today, because there reasoning can be read and sent
-back; `openai-chat:` is Chat Completions.
+The provider before the colon is one of Pydantic AI's names, with the same meaning, or the name of a built-in profile.
+`openai:` is the Responses API, as in Pydantic AI, because its reasoning can be read and sent back; `openai-chat:` is
+Chat Completions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALIASES = {
     "alibaba": "qwen",
     "github-copilot": "copilot",
 }
-"""What providers are called elsewhere, and the row that is meant."""
+"""Other names of providers, and the names of their rows."""
 
 _CLASSES: tuple[type[ProviderModel], ...] = (
     OpenAIChatModel,
@@ -52,14 +52,18 @@ _CLASSES: tuple[type[ProviderModel], ...] = (
 )
 
 _PROVIDER_OF_PREFIX = {"gpt": "openai", "o": "openai", "claude": "anthropic", "gemini": "google", "command": "cohere"}
-"""How well-known models' names begin, for whoever forgets the provider."""
+"""First word of well-known model names, and their provider: for the hint when the provider is missing."""
 
 
 def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
-    """The model that `spec` names; what is a model already is given back.
+    """Return the model for a name.
 
-    `options` go to the model's class (`settings`, `transport`, `base_url` …). Raises `ConfigError` for a name that
-    names nothing.
+    Args:
+        spec: `PROVIDER:MODEL`, or a model, which is returned unchanged.
+        **options: Arguments of the model's class (`settings`, `transport`, `base_url` …).
+
+    Raises:
+        ConfigError: The name has no provider, or an unknown one.
     """
     if not isinstance(spec, str):
         return spec
@@ -67,9 +71,7 @@ def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
     if not (colon and name):
         prefix = provider.lower().partition("-")[0].rstrip("0123456789.")
         example = f"{_PROVIDER_OF_PREFIX.get(prefix, 'PROVIDER')}:{provider or 'MODEL'}"
-        raise ConfigError(
-            [f"model: {spec!r} does not say whose model it is; write it as PROVIDER:MODEL, say {example}"]
-        )
+        raise ConfigError([f"model: {spec!r} has no provider; write it as PROVIDER:MODEL, for example {example}"])
     if provider == LOCAL:
         from .local import LocalModel
 
@@ -89,7 +91,7 @@ def infer_model(spec: str | ChatModel, **options: Any) -> ChatModel:
 
 
 def _class_for(row: str, rows: Mapping[str, Any]) -> type[ProviderModel]:
-    """The row's own class, or the first that speaks its wire, or the one for any row."""
+    """Return the row's own class, else the first class with its wire, else `ProviderModel`."""
     for model in _CLASSES:
         if row in model.profile_names:
             return model

@@ -1,4 +1,4 @@
-"""The embedded model by its name: fetched, and its engine started, when it is first asked; stopped with the loop."""
+"""The embedded model by its name. First use fetches it and starts its engine; the end of the loop stops the engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,16 @@ from .model import ModelStream
 
 
 class LocalModel:
-    """A model of the catalogue (`default` for the default one), or a GGUF file, run by this process's own engine."""
+    """A model of the catalogue, or a GGUF file, that runs in this process's own engine.
+
+    Args:
+        name: A name in the catalogue, `default`, or the path of a `.gguf` file.
+        settings: Settings of each call; those of the call take precedence.
+        transport: The client for requests to the engine; by default the running loop's connection pool.
+
+    Raises:
+        ConfigError: The catalogue has no such model, or the file cannot be used.
+    """
 
     def __init__(
         self, name: str = "default", *, settings: ModelSettings | None = None, transport: UpstreamClient | None = None
@@ -35,7 +44,7 @@ class LocalModel:
         self._embedded = PerLoop(self._start, self._stop)
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Ask, when the model is there. Raises `ModelError` where it cannot be fetched or started."""
+        """Start a turn when the model is available. Raises `ModelError` if it cannot be fetched or started."""
         try:
             embedded = await self._embedded.get()
         except LocalError as error:
@@ -43,7 +52,7 @@ class LocalModel:
         return await embedded.open(call)
 
     def warnings(self, call: ModelCall) -> list[str]:
-        """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
+        """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
         return embedded_warnings(call, self.settings, self.origin, self._model.grammar)
 
     async def aclose(self) -> None:

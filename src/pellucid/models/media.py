@@ -1,8 +1,8 @@
-"""Images and files by URL: judged here, and for models that take none fetched here, and sent as data.
+"""Images and files by URL: checked, and for models that take no URLs fetched and sent as data.
 
-What is fetched is named by whoever asks, so it is fetched under the operator's egress policy, with bounds: on each
-file, and on all that one call brings along. What a model's server fetches itself is judged by the same policy: it may
-stand in a network of the operator's. What a run asks for in every turn is judged and fetched once.
+The client of a request names the URLs. Therefore files are fetched under the operator's egress policy, with limits for
+each file and for all files of a call. URLs that a model's server fetches are checked by the same policy, because the
+server may be in a network of the operator. A file that a run needs in each turn is checked and fetched once.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from ..settings import ModelCall
 from .model import ChatModel, ModelStream
 
 MAX_FILE_BYTES = 20 * 1024 * 1024
-"""Of one file."""
+"""Limit of one file."""
 MAX_FILES, MAX_CALL_BYTES = 32, 64 * 1024 * 1024
-"""Of one call, which sends them all."""
+"""Limits of all files of one call."""
 FETCH_SECONDS = 30.0
 MAX_CACHED_BYTES, CACHE_SECONDS = 64 * 1024 * 1024, 120.0
 MAX_CHECKED_URLS, MAX_URL_LENGTH = 4096, 2048
-"""Those that were judged; longer ones are judged each time."""
+"""Number of checked URLs that are stored, and their maximum length in characters. Longer URLs are checked each time."""
 CHECK_SECONDS = 20.0
-"""For all that one call hands on."""
+"""Time limit of the checks of all URLs of one call."""
 
 _ACCEPT: dict[type[UserContent], tuple[str, ...]] = {
     Image: ("image/*",),
@@ -55,23 +55,23 @@ class _FetchedFile(NamedTuple):
     expires_at: float
     media_type: str
     data: str
-    """In base64, as every wire carries it."""
+    """Base64, as every wire carries it."""
     size_bytes: int
-    """In bytes, before that."""
+    """Bytes before base64."""
 
 
 class MediaFetcher:
-    """What was judged and fetched lately, for all models of a process."""
+    """Checks and fetches files, with a cache for all models of a process."""
 
     def __init__(self, policy: EgressPolicy) -> None:
         self._policy = policy
         self._cache: dict[tuple[type[UserContent], str], _FetchedFile] = {}
         self._cached_bytes = 0
         self._allowed_until: dict[str, float] = {}
-        """URLs that may be handed on, and until when that is held to be so."""
+        """Checked URLs, and the monotonic time until which the check is valid."""
 
     async def check_urls(self, urls: Iterable[str]) -> None:
-        """Raises `EgressError` for those of which one may not be handed on."""
+        """Check that the egress policy allows all URLs. Raises `EgressError` for the first that it does not allow."""
         now = time.monotonic()
         try:
             async with asyncio.timeout(CHECK_SECONDS):
@@ -81,7 +81,7 @@ class MediaFetcher:
                         self._remember_url(url, now + CACHE_SECONDS)
         except TimeoutError:
             raise EgressError(
-                "input: the hosts of its files could not be looked up in time",
+                "input: the host names of its files could not be resolved in time",
                 kind="timeout",
                 code="egress_timeout",
                 param="input",
@@ -89,7 +89,7 @@ class MediaFetcher:
         except EgressError as error:
             info = error.info
             raise EgressError(
-                f"input: a file in it is not handed on to the model: {info.message}",
+                f"input: a file in it is not passed on to the model: {info.message}",
                 kind=info.kind,
                 code=info.code or "egress_refused",
                 param="input",
@@ -103,7 +103,7 @@ class MediaFetcher:
             self._allowed_until[url] = expires_at
 
     async def get_file(self, content: UserContent, url: str) -> _FetchedFile:
-        """Raises `EgressError` for what may not or cannot be fetched."""
+        """Return the file at `url`, cached or fetched. Raises `EgressError` if it may not or cannot be fetched."""
         now, key = time.monotonic(), (type(content), url)
         self._evict(now)
         file = self._cache.get(key)
@@ -127,7 +127,7 @@ class MediaFetcher:
         return file
 
     def _evict(self, now: float) -> None:
-        """The oldest first: what is too old, and what is too much."""
+        """Remove files, oldest first, that have expired or exceed the size of the cache."""
         while self._cache:
             key, oldest = next(iter(self._cache.items()))
             if oldest.expires_at > now and self._cached_bytes <= MAX_CACHED_BYTES:
@@ -137,7 +137,7 @@ class MediaFetcher:
 
 
 class MediaModel:
-    """`inner`, asked with URLs that were judged; with `inline`, with data where a call has URLs."""
+    """Model that checks the URLs of each call before `inner` gets it; with `inline`, URLs are replaced by data."""
 
     def __init__(self, inner: ChatModel, media: MediaFetcher, *, inline: bool = False) -> None:
         self.name = inner.name
@@ -148,7 +148,7 @@ class MediaModel:
         self._inline = inline
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Raises `EgressError` for what may not or cannot be fetched, and whatever the model raises."""
+        """Start a turn. Raises `EgressError` for a URL that may not or cannot be fetched, and what the model raises."""
         if self._inline and any(_has_urls(part) for message in call.messages for part in message.parts):
             call = replace(call, messages=await _Inliner(self._media).inline_messages(call.messages))
         if urls := _forwarded_urls(call.messages):
@@ -157,7 +157,7 @@ class MediaModel:
 
 
 class _Inliner:
-    """One call's files."""
+    """Replaces the URLs of one call by data."""
 
     def __init__(self, media: MediaFetcher) -> None:
         self._media = media
@@ -190,8 +190,8 @@ class _Inliner:
     def _check_limits(self) -> None:
         if self._file_count > MAX_FILES or self._total_bytes > MAX_CALL_BYTES:
             raise RequestError(
-                f"input: the files that it names by URL are too many for one request; there may be {MAX_FILES}, of "
-                f"{MAX_CALL_BYTES} bytes together",
+                f"input: its files by URL exceed the limits of one request: {MAX_FILES} files, of "
+                f"{MAX_CALL_BYTES} bytes in total",
                 kind="too_large",
                 code="files_too_large",
                 param="input",
@@ -204,12 +204,12 @@ def _contents(part: Any) -> list[Any]:
 
 
 def _has_urls(part: Any) -> bool:
-    """Whether it names files by URL."""
+    """Whether a part has files by URL."""
     return any(map(_is_url, _contents(part)))
 
 
 def _forwarded_urls(messages: list[ModelMessage]) -> list[str]:
-    """The URLs in all places in which some provider takes one, each once."""
+    """Return the URLs in all fields in which some provider accepts a URL, each once."""
     candidates = (
         candidates
         for message in messages
@@ -218,7 +218,7 @@ def _forwarded_urls(messages: list[ModelMessage]) -> list[str]:
         if type(content) in _ACCEPT
         for candidates in (content.url, getattr(content, "file_id", None), content.data)
     )
-    # Neither the name of a file nor base64 holds a colon.
+    # File ids and base64 have no colon.
     return list(dict.fromkeys(url for url in candidates if url and ":" in url and url[:5].lower() != "data:"))
 
 

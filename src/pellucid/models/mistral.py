@@ -1,4 +1,4 @@
-"""Mistral."""
+"""Models of Mistral."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class MistralModelSettings(ModelSettings, total=False):
 
     mistral_reasoning_effort: Literal["none", "high"]
     mistral_prompt_mode: Literal["reasoning"]
-    """Whether a magistral model is told by Mistral's own prompt how to think."""
+    """Whether a magistral model gets Mistral's own prompt on how to think."""
     mistral_prompt_cache_key: str
 
 
 class MistralModel(ProviderModel):
-    """A model of Mistral's. The magistral models think unasked."""
+    """A model of Mistral. The magistral models think by default."""
 
     profile_names: ClassVar = ("mistral",)

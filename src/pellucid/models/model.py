@@ -1,11 +1,8 @@
 """One model at one upstream: called with a `ModelCall`, it answers with a `ModelStream` of events.
 
-What is sent is made by a pure function of the call (`Model.request`); `Model.warnings` names the settings that the
-request does not honour.
-
-Read a `ModelStream` by iterating: for programs that pull, where a run would push.
-
-The upstream is paused but while the program waits.
+The request is a pure function of the call (`Model.request`); `Model.warnings` names the settings that the request does
+not support. A `ModelStream` pushes events to a receiver; `StreamReader` reads one by awaiting, and pauses the upstream
+unless the program waits.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ from .sigv4 import sign
 
 
 class StreamReader:
-    """The events of one turn, read by read."""
+    """Reads the events of one turn, one read of the upstream at a time."""
 
     def __init__(self, stream: ModelStream) -> None:
         self._stream = stream
@@ -48,7 +45,7 @@ class StreamReader:
         self._has_news = asyncio.Event()
 
     async def read(self) -> list[ModelEvent] | None:
-        """What came next; None after the end of the turn."""
+        """Return the events of the next read; None after the end of the turn."""
         if not self._started:
             self._started = True
             self._stream.start(self._receive)
@@ -64,7 +61,7 @@ class StreamReader:
         return self._queue.popleft()
 
     def cancel(self) -> None:
-        """Stop now; whoever reads gets what has come, and then None. Idempotent."""
+        """Stop now. `read` returns the events that have arrived, and then None. Idempotent."""
         self._stream.cancel()
         self._is_complete = True
         self._has_news.set()
@@ -85,30 +82,30 @@ MAX_ERROR_BODY_BYTES = 64 * 1024
 
 
 ModelRead: TypeAlias = list[ModelEvent] | Exception | None
-"""The events of one read; None: the stream stopped without the end of its turn; an exception: a fault of ours, after
-which nothing comes."""
+"""The events of one read. None: the stream stopped without the end of its turn. An exception: an internal error, after
+which nothing follows."""
 
 ModelEventReceiver: TypeAlias = Callable[[ModelRead], None]
-"""Takes what one read gave."""
+"""Receives the result of one read."""
 
 
 class ModelStream(Protocol):
-    """One turn of a model, pushed: the events of each read go to a receiver, in the call that read them.
+    """One turn of a model: the events of each read are pushed to a receiver, in the call that read them.
 
-    A remote model, the embedded one and an agent of another library look the same to whoever drives a run.
+    A remote model, the embedded model and an agent of another library have the same interface for the driver of a run.
     """
 
     @property
     def queued(self) -> bool:
-        """Whether the model has not begun because others are before this turn."""
+        """Whether the turn has not begun because it waits for the model."""
         ...
 
     def start(self, receive: ModelEventReceiver) -> None:
-        """Deliver what has come, and from now on what comes. The last events end with `ResponseEndEvent`."""
+        """Deliver the events so far, and then each read. The last events end with `ResponseEndEvent`."""
         ...
 
     def pause(self) -> None:
-        """Read no more from the upstream, until `resume`. Idempotent."""
+        """Stop reading from the upstream until `resume`. Idempotent."""
         ...
 
     def resume(self) -> None:
@@ -116,30 +113,41 @@ class ModelStream(Protocol):
         ...
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        """Stop now and release the connection: the events that close the turn, as cancelled, or as failed with `error`.
+        """Stop now, release the connection, and return the events that close the turn.
 
-        Nothing is delivered afterwards. Idempotent; also called when the turn is over: what it holds is released then.
+        Nothing is delivered afterwards. Idempotent. It is also called after the end of a turn, to release resources.
+
+        Args:
+            error: The error with which the turn ends as failed; None to end it as cancelled.
         """
         ...
 
 
 class ChatModel(Protocol):
-    """Whatever can be asked for a turn: a model, the embedded one with the line before it, an agent."""
+    """Anything that can produce a turn: a remote model, the embedded model with its queue, an agent."""
 
     name: str
     origin: Origin
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
+        """Start a turn.
+
+        Args:
+            call: The messages, tools and settings.
+
+        Raises:
+            ModelError: There was no answer, or one with an error status.
+            RequestError: The model does not support the call.
+        """
         ...
 
     def warnings(self, call: ModelCall) -> list[str]:
-        """One sentence for each setting that it cannot honour as given."""
+        """Return one sentence for each setting that it does not support as it is."""
         ...
 
 
 class Request(NamedTuple):
-    """What is sent for a call, before it is signed."""
+    """The HTTP request for a call, before it is signed."""
 
     url: str
     headers: dict[str, str]
@@ -148,7 +156,7 @@ class Request(NamedTuple):
 
 
 class Model:
-    """A model that is reached over HTTP."""
+    """A model at an HTTP server."""
 
     def __init__(
         self,
@@ -164,9 +172,22 @@ class Model:
         headers: dict[str, str] | None = None,
         provider: str | None = None,
     ) -> None:
-        """`transport`: by default the pool of the running loop (see `door`)."""
+        """Create a model.
+
+        Args:
+            name: The model's name at the upstream.
+            profile: The row of the server.
+            transport: The client for requests; by default the running loop's connection pool (`shared_pool`).
+            base_url: Base URL of the server; by default the profile's.
+            api_key: The key to send.
+            account: Label of the account, to distinguish signatures of several accounts.
+            settings: Settings of each call; those of the call take precedence.
+            limits: Limits of requests.
+            headers: Headers of each request.
+            provider: Provider name in the origin; by default the profile's name.
+        """
         self.name = name
-        """What the upstream calls it."""
+        """The model's name at the upstream."""
         self.profile = profile.for_model(name)
         self.origin = Origin(provider or profile.name, profile.wire, name, account)
         self.settings: ModelSettings = settings or {}
@@ -178,13 +199,21 @@ class Model:
         self._headers = headers or {}
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Ask. Raises `ModelError` (nobody answered, or an error status) and `RequestError` (cannot be asked)."""
+        """Send the request of a call, and start a turn.
+
+        Args:
+            call: The messages, tools and settings. Its settings take precedence over the model's.
+
+        Raises:
+            ModelError: There was no answer, or one with an error status.
+            RequestError: The model has no key or base URL, or its wire cannot carry the call.
+        """
         api_key = self.api_key()
         call = replace(call, model=self.name, settings=merge_settings(self.settings, call.settings))
         url, headers, body, timeout_seconds = self.request(call, api_key)
         data = msgspec.json.encode(body)
         if self.profile.auth == "aws" and api_key is None:
-            # In a thread: where the credentials come from, a request may be needed for them.
+            # In a thread, because a request may be needed to get the credentials.
             headers = await asyncio.to_thread(sign, "POST", url, headers, data)
         transport = self._transport or await shared_pool()
         response = await transport.open(url, headers, data, self._limits, timeout_seconds)
@@ -194,19 +223,27 @@ class Model:
 
     @property
     def address(self) -> tuple[str | None, int | None]:
-        """The upstream's host and port."""
+        """Return the upstream's host and port."""
         parts = urlsplit(self._base_url)
         return parts.hostname, parts.port
 
     def api_key(self) -> str | None:
-        """The key to send, or None for none. Raises `RequestError` where one is needed and there is none."""
+        """Return the key to send, or None. Raises `RequestError` if a key is needed and missing."""
         return self._api_key
 
     def request(self, call: ModelCall, api_key: str | None = None) -> Request:
-        """What is sent for this call, whose settings are all there are. Raises `RequestError` for what cannot be."""
+        """Return the HTTP request for a call.
+
+        Args:
+            call: The call, with its settings already merged with the model's.
+            api_key: The key to send.
+
+        Raises:
+            RequestError: The model has no base URL, or the wire cannot carry the call.
+        """
         if not self._base_url:
             raise RequestError(
-                f"{self.profile.title or self.profile.name} has no address of its own: give a base_url",
+                f"{self.profile.title or self.profile.name} has no default address: set base_url",
                 code="missing_base_url",
             )
         return Request(
@@ -222,10 +259,10 @@ class Model:
         )
 
     def warnings(self, call: ModelCall) -> list[str]:
-        """One sentence for each setting, of the call or the model's own, that this model cannot honour as given."""
+        """Return one sentence for each setting, of the call or of the model, that it does not support as it is."""
         settings = merge_settings(self.settings, call.settings)
         if not self._base_url:
-            return []  # It is refused as a whole, and that is said when it is sent.
+            return []  # `request` rejects such a call.
         try:
             fields = self._wire.setting_fields(settings, self.profile)
         except RequestError:
@@ -235,7 +272,7 @@ class Model:
 
 
 class TextWriter(NamedTuple):
-    """What passes on the text of one more delta, `write(encode(text, time_ms))`, or of several that came at once."""
+    """Functions that pass on the text of one delta, `write(encode(text, time_ms))`, or of several from one read."""
 
     encode: Callable[[str, int], Any]
     write: Callable[[Any], object]
@@ -243,37 +280,39 @@ class TextWriter(NamedTuple):
 
 
 class TextReceiver(Protocol):
-    """Receives the texts of deltas in place of their events."""
+    """Receiver of the texts of deltas in place of their events."""
 
     @property
     def pending_events(self) -> Sized:
-        """What goes before the next delta. While there is any, events are received."""
+        """Events that must be sent before the next delta. While there are any, the text path is not used."""
         ...
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
-        """How texts are passed on whose deltas are like `like`, the last that was received; None where their events
-        are wanted. It may be used until something else is received, or `HTTPModelStream.close_text_path` is called."""
+        """Return the writer for texts whose deltas differ from `like` in their text alone; None to receive events.
+
+        `like` is the last event that was received. The writer is valid until another event is received, or until
+        `HTTPModelStream.close_text_path` is called.
+        """
         ...
 
     def add_texts(self, texts: list[tuple[str, int]]) -> None:
-        """These texts are passed on, at these times (ms): for all that keeps account of the run."""
+        """Record texts that were passed on, each with its time in milliseconds since the epoch."""
         ...
 
     def fail_text(self, error: BaseException) -> None:
-        """Passing on a text raised `error`."""
+        """Handle an error that the writer raised."""
         ...
 
 
 MAX_PENDING_TEXTS = 16
-"""So many texts may be passed on before they are added."""
+"""Number of texts that may be passed on before they are recorded."""
 
 
 class HTTPModelStream:
-    """A turn that is read from a connection: a `BodyReceiver` of its response.
+    """A turn that is read from a connection: the `BodyReceiver` of its response.
 
-    Its text path: while every read is more deltas of the open part and nothing else, their texts go to the receiver's
-    writer, and no event is made. What is not text alone takes the ordinary way, once everything was added that went
-    before it.
+    The text path: while each read holds only deltas of the open part, their texts go to the receiver's writer, and no
+    event is created. Any other read is decoded into events, after the texts before it were recorded.
     """
 
     __slots__ = (
@@ -298,24 +337,24 @@ class HTTPModelStream:
 
     def __init__(self, response: UpstreamResponse, decoder: Decoder) -> None:
         self.request_id = _request_id(response)
-        """What the upstream calls it, where it says so."""
+        """The upstream's id of the request, if it sends one."""
         self._response = response
         self._decoder = decoder
         self._receive: ModelEventReceiver | None = None
         self._is_over = False
         self._text_receiver: TextReceiver | None = None
         self._template: Template | None = None
-        """Of the reads on the text path; None while it is closed."""
+        """Template of the reads on the text path; None while the path is closed."""
         self._tried_template: Template | None = None
-        """With which it was opened, or was to be opened; None once it was closed."""
+        """Template with which the path was opened, or could not be opened; None after it was closed."""
         self._encode: Callable[[str, int], Any]
         self._write: Callable[[Any], object]
         self._write_all: Callable[[list[Any]], object]
         self._is_cut = False
-        """Whether the next read goes on within a frame."""
+        """Whether the next read continues a frame."""
         self._pending_events: Sized
         self._pending_texts: list[tuple[str, int]] = []
-        """Those that are not added yet, and their times."""
+        """Texts that are not recorded yet, with their times in milliseconds."""
         self._last_read = b""
 
     def start(self, receive: ModelEventReceiver, texts: TextReceiver | None = None) -> None:
@@ -323,7 +362,7 @@ class HTTPModelStream:
         self._response.start(self)
 
     def _open_text_path(self, like: ModelEvent) -> None:
-        """If what follows the event `like` may take it."""
+        """Open the text path, if deltas like the event `like` can use it."""
         template = self._tried_template = self._decoder.text_template
         receiver = self._text_receiver
         if template is None or receiver is None or self._is_over or type(like) is not PartDeltaEvent:
@@ -336,7 +375,7 @@ class HTTPModelStream:
             self._pending_events = receiver.pending_events
 
     def close_text_path(self) -> None:
-        """Add what took it; what follows takes the ordinary way. Idempotent."""
+        """Record the texts that used the path; later reads are decoded into events. Idempotent."""
         if self._template is not None:
             self._template = self._tried_template = None
             self._response.redirect(self.data_received)
@@ -349,7 +388,7 @@ class HTTPModelStream:
             self._text_receiver.add_texts(texts)
 
     def _text_received(self, data: bytes) -> None:
-        """A read, while the text path is open: nearly always one delta."""
+        """Receive a read while the text path is open: nearly always one delta."""
         template, texts = self._template, self._pending_texts
         time_ms = time_ns() // 1_000_000
         try:
@@ -367,11 +406,11 @@ class HTTPModelStream:
             write(encode(text, time_ms))
             if len(texts) >= MAX_PENDING_TEXTS:
                 self._add_texts()
-        except BaseException as error:  # it is the receiver's, and not the transport's to handle
+        except BaseException as error:  # an error of the receiver, which the transport must not handle
             self._fail_writing(error)
 
     def _take_texts(self, data: bytes) -> bytes:
-        """The deltas that `data` begins with take the text path; what follows them."""
+        """Pass on the texts of the deltas at the start of `data`, and return the bytes after them."""
         try:
             if self._pending_events:
                 self.close_text_path()
@@ -390,7 +429,7 @@ class HTTPModelStream:
                 self._write_all([encode(text, time_ms) for text in texts])
                 if len(self._pending_texts) >= MAX_PENDING_TEXTS:
                     self._add_texts()
-            except BaseException as error:  # it is the receiver's, and not the transport's to handle
+            except BaseException as error:  # an error of the receiver, which the transport must not handle
                 self._fail_writing(error)
         if rest:
             try:
@@ -432,7 +471,7 @@ class HTTPModelStream:
                 else:
                     events, rest = decoder.feed_until_text(data)
                 if events and type(events[-1]) is ErrorEvent:
-                    # Nothing that could follow an error would be shown.
+                    # Content after an error would not be shown.
                     self._is_over = True
                     self._response.close()
                     events += decoder.end("cancelled")
@@ -451,7 +490,7 @@ class HTTPModelStream:
 
     def body_ended(self, error: ErrorInfo | None) -> None:
         if not self._is_over and self._receive is not None:
-            # What came is kept; the turn ends as its protocol's own kind of error.
+            # The content so far is kept; the turn ends with the error.
             try:
                 self.close_text_path()
                 self._is_over = True
@@ -480,7 +519,7 @@ def _request_id(response: UpstreamResponse) -> str | None:
 
 
 _NO_CONTENT_STATUSES = (204, 205)
-"""Success, and that was all."""
+"""Success statuses without a body."""
 
 
 async def _response_error(response: UpstreamResponse, model: str) -> ErrorInfo:
@@ -489,12 +528,10 @@ async def _response_error(response: UpstreamResponse, model: str) -> ErrorInfo:
         response.close()
         location = response.headers.get("Location") if status >= 300 else None
         if location is not None:
-            message = f"the upstream answered {status}, a redirect; its base_url must be where that leads"
+            message = f"the upstream answered {status}, a redirect; base_url must be the address that it leads to"
             return ErrorInfo("model_error", message, code="redirect", status=status, upstream_message=location)
-        reason = (
-            "which says that there is no content" if status in _NO_CONTENT_STATUSES else "which is no answer to this"
-        )
-        message = f"the upstream answered {status}, {reason}; its base_url must be that of an API for models"
+        reason = "a status without content" if status in _NO_CONTENT_STATUSES else "which is not a valid answer"
+        message = f"the upstream answered {status}, {reason}; base_url must be the address of a model API"
         return ErrorInfo("model_error", message, code="not_an_answer", status=status)
     fault = error_from_response(status, await response.read_all(MAX_ERROR_BODY_BYTES), model)
     return replace(fault, retry_after=response.retry_after)

@@ -1,4 +1,4 @@
-"""Ollama."""
+"""Models on Ollama."""
 
 from __future__ import annotations
 

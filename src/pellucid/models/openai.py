@@ -1,4 +1,4 @@
-"""OpenAI, and everybody who speaks as it does, over Chat Completions and Responses."""
+"""Models of OpenAI, and of servers with its APIs Chat Completions and Responses."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .provider import ProviderModel
 
 
 class OpenAIChatModelSettings(ModelSettings, total=False):
-    """Settings that only OpenAI has. Each wins over its unified twin."""
+    """Settings that only OpenAI has. Each takes precedence over its unified setting."""
 
     openai_reasoning_effort: Effort
-    """How much to think. Which levels there are depends on the model."""
+    """How much to think. The available levels depend on the model."""
     openai_logprobs: bool
     openai_top_logprobs: int
     openai_store: bool | None
-    """Whether OpenAI is to keep the answer."""
+    """Whether OpenAI stores the answer."""
     openai_user: str
     openai_moderation: dict[str, Any]
     openai_text_verbosity: Literal["low", "medium", "high"]
@@ -28,24 +28,24 @@ class OpenAIChatModelSettings(ModelSettings, total=False):
 
 
 class OpenAIResponsesModelSettings(OpenAIChatModelSettings, total=False):
-    """What the Responses API has besides (`openai_prediction` is known to Chat Completions alone)."""
+    """Additional settings of the Responses API. (Only Chat Completions has `openai_prediction`.)"""
 
     openai_reasoning_summary: Literal["auto", "concise", "detailed"]
-    """How detailed a summary of its reasoning the model is to write. Without it, reasoning is not to be read."""
+    """How detailed the model's summary of its reasoning is. Without this setting, no reasoning can be read."""
     openai_reasoning_context: Literal["auto", "current_turn", "all_turns"]
-    """Which earlier reasoning the model gets to see."""
+    """Which earlier reasoning the model gets."""
     openai_reasoning_mode: Literal["standard", "pro"]
     openai_send_reasoning_ids: bool
-    """Whether the ids of earlier reasoning, texts and calls go back; unsaid, they do. To be switched off where the
-    history is edited, or an item is refused "without its required following item"."""
+    """Whether the ids of earlier reasoning, texts and calls are sent; the default is True. Set it to False if the
+    history was edited, or if an item is rejected "without its required following item"."""
     openai_truncation: Literal["disabled", "auto"]
     openai_previous_response_id: Literal["auto"] | str
-    """Go on from an answer that OpenAI kept; what came before it is not sent again. `auto`: from the last answer in the
-    history that this model gave, whole; for that, OpenAI is asked to keep answers, unless `openai_store` is False: then
-    all of the history is sent, as it is without this."""
+    """Continue from an answer that OpenAI stored; the history before it is not sent again. `auto`: from this model's
+    last complete answer in the history. `auto` also asks OpenAI to store answers, unless `openai_store` is False; then
+    the whole history is sent, as without this setting."""
     openai_conversation_id: str
     openai_native_tools: list[dict[str, Any]]
-    """OpenAI's own tools, as it writes them."""
+    """OpenAI's own tools, in OpenAI's form."""
     openai_builtin_tools: list[dict[str, Any]]
     """The older name of `openai_native_tools`."""
     openai_include_code_execution_outputs: bool
@@ -56,15 +56,15 @@ class OpenAIResponsesModelSettings(OpenAIChatModelSettings, total=False):
 
 
 class OpenAIChatModel(ProviderModel):
-    """A model over Chat Completions: OpenAI's, or that of any server of this dialect (`profile="vllm"`).
+    """A model over Chat Completions: OpenAI's, or that of any server with this API (`profile="vllm"`).
 
-    Reasoning is read from the fields that servers put it in, and from between tags (`thinking_tags`).
+    Reasoning is decoded from the fields that servers use for it, and from between tags (`thinking_tags`).
     """
 
     profile_names: ClassVar = ("openai",)
 
 
 class OpenAIResponsesModel(ProviderModel):
-    """A model over the Responses API, with native reasoning items: OpenAI's, or any OpenResponses server's."""
+    """A model over the Responses API, with native reasoning items: OpenAI's, or that of any OpenResponses server."""
 
     profile_names: ClassVar = ("openai-responses",)

@@ -1,6 +1,6 @@
-"""A model by its name alone: profile, address, key and connections are the usual ones, unless they are given.
+"""A model by its name alone, with defaults for profile, base URL, key and connection pool.
 
-A subclass says which row of the profiles is its own, and nothing else.
+A subclass names its rows of the profiles, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .model import Model
 
 
 class ProviderModel(Model):
-    """A model of a provider that is known. Nothing is looked up or connected to before it is asked."""
+    """A model of a known provider. No key is looked up and no connection is opened before the first call."""
 
     profile_names: ClassVar[tuple[str, ...]] = ()
-    """The rows that the class is made for. The first is the default; others must be of the wire of one of them. Where
-    there are none, the row must be given, and may be any."""
+    """Names of the class's rows. The first is the default; any other row must have the wire of one of them. A class
+    without rows needs a `profile`, which may have any wire."""
 
     def __init__(
         self,
@@ -40,11 +40,23 @@ class ProviderModel(Model):
         thinking_tags: tuple[str, str] | str | None = None,
         account: str | None = None,
     ) -> None:
-        """`profile`: a row, or the name of one that ships (`deepseek`, `vllm`).
+        """Create a model.
 
-        `api_key`, `base_url`: by default from the environment variables that the row names. `account`: a label for the
-        account, where signatures of several are about. `thinking_tags`: the markers around reasoning in text, in place
-        of the row's: a pair, or the name of a family. Raises `ConfigError` for a row or markers that cannot be.
+        Args:
+            model_name: The model's name at the upstream.
+            profile: A row, or the name of a built-in one (`deepseek`, `vllm`).
+            api_key: The key; by default from the environment variables that the row names.
+            base_url: Base URL of the server; by default from the environment variables that the row names, else the
+                row's.
+            settings: Settings of each call; those of the call take precedence.
+            transport: The client for requests; by default the running loop's connection pool.
+            limits: Limits of requests.
+            headers: Headers of each request.
+            thinking_tags: Markers around reasoning in text, in place of the row's: a pair, or the name of a family.
+            account: Label of the account, to distinguish signatures of several accounts.
+
+        Raises:
+            ConfigError: The row is missing, does not exist or has another wire, or the markers are not valid.
         """
         row = _profile_of(type(self), profile).for_model(model_name)
         if thinking_tags is not None:
@@ -55,7 +67,7 @@ class ProviderModel(Model):
         address = _from_environment(row.base_url_env)
         custom_base_url = base_url or (address and address.rstrip("/") + row.base_url_env_path)
         self._has_custom_base_url = custom_base_url is not None
-        """Whether it may be somebody else's server, which may want no key."""
+        """Whether the base URL was set by the user. Such a server may need no key."""
         super().__init__(
             model_name,
             row,
@@ -70,7 +82,7 @@ class ProviderModel(Model):
 
     @property
     def model_name(self) -> str:
-        """What the upstream calls it."""
+        """The model's name at the upstream."""
         return self.name
 
     def api_key(self) -> str | None:
@@ -84,7 +96,7 @@ class ProviderModel(Model):
         ):
             raise RequestError(
                 f"{row.title} needs an API key: set the environment variable {' or '.join(row.api_key_env)}, "
-                f"or give the model an api_key",
+                f"or set api_key",
                 kind="unauthorized",
                 code="missing_api_key",
             )
@@ -92,7 +104,7 @@ class ProviderModel(Model):
 
 
 def _from_environment(names: tuple[str, ...]) -> str | None:
-    # A file's last line break comes along easily, and no header can hold it.
+    # Keys that are read from files often end with a line break, which a header cannot hold.
     return next((value for name in names if (value := os.environ.get(name, "").strip())), None)
 
 
@@ -100,13 +112,13 @@ def _profile_of(model: type[ProviderModel], profile: Profile | str | None) -> Pr
     rows = builtin_profiles()
     name = next(iter(model.profile_names), None) if profile is None else profile
     if name is None:
-        raise ConfigError([f"profile: it is missing; {model.__name__} needs a profile, or the name of one that ships"])
+        raise ConfigError([f"profile: it is missing; {model.__name__} needs a profile, or the name of a built-in one"])
     row = rows.get(name) if isinstance(name, str) else name
     wires = list(dict.fromkeys(rows[own].wire for own in model.profile_names))
     if row is None:
         raise ConfigError([f"profile: there is no profile {name!r}; {did_you_mean(name, rows)}"])
     if wires and row.wire not in wires:
         raise ConfigError(
-            [f"profile: {row.name!r} is of the wire {row.wire}, and {model.__name__} speaks {' or '.join(wires)}"]
+            [f"profile: {row.name!r} has the wire {row.wire}, and {model.__name__} supports {' or '.join(wires)}"]
         )
     return row

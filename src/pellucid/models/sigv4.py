@@ -1,7 +1,8 @@
-"""Amazon's signature on a request (Signature Version 4), by botocore's own signer.
+"""Sign requests with AWS Signature Version 4, with botocore's signer.
 
-botocore is the extra `bedrock`, and is imported when something is to be signed. What is signed is what must be sent:
-the URL's path to the letter, whose quoted model ids (`:` is `%3A`) are quoted once more in what the signature covers.
+botocore belongs to the extra `bedrock`, and is imported when a request is signed. The request must be sent exactly as
+it was signed, including the path. Model ids in the path are quoted (`:` is `%3A`), and the signature covers the path
+quoted once more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _HOST = re.compile(r"bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.(?:amazonaws\.com(
 
 
 def region_of(url: str, environ: Mapping[str, str] = os.environ) -> str:
-    """The region that a request goes to: the host's name has it, or else the environment."""
+    """Return the region of a request: from the host's name, else from the environment."""
     match = _HOST.search(urlsplit(url).hostname or "")
     if match:
         return match[1]
@@ -33,7 +34,7 @@ def region_of(url: str, environ: Mapping[str, str] = os.environ) -> str:
 
 
 def endpoint_url(region: str) -> str:
-    """Where Bedrock's models are in a region."""
+    """Return the base URL of Bedrock's models in a region."""
     return f"https://bedrock-runtime.{region}.amazonaws.com" + (".cn" if region.startswith("cn-") else "")
 
 
@@ -46,9 +47,18 @@ def sign(
     region: str | None = None,
     credentials: Credentials | None = None,
 ) -> dict[str, str]:
-    """The headers with the signature among them. Raises `RequestError` where there is nothing to sign with.
+    """Return the headers with the signature added.
 
-    `credentials` are found as every AWS tool finds them (environment, profile, role), unless they are given.
+    Args:
+        method: HTTP method.
+        url: The URL, exactly as it is sent.
+        headers: The headers to send.
+        body: The body to send.
+        region: AWS region; by default from the URL or the environment.
+        credentials: AWS credentials; by default from the usual places of AWS tools (environment, profile, role).
+
+    Raises:
+        RequestError: botocore is not installed, or there are no credentials.
     """
     try:
         from botocore.auth import SigV4Auth
@@ -61,7 +71,7 @@ def sign(
             code="missing_api_key",
         ) from error
     resolved_credentials = _credentials() if credentials is None else credentials
-    # A proxy may change these on the way, and what was signed must arrive as it was.
+    # Signed headers must arrive unchanged, and a proxy may change these.
     signed_headers = {
         name: value for name, value in headers.items() if name.lower() not in ("accept-encoding", "connection")
     }
@@ -75,7 +85,7 @@ def _credentials() -> Credentials:
 
     try:
         credentials = _session().get_credentials()
-        # Those of a role expire, and are renewed by asking for them.
+        # Credentials of a role expire; reading them renews them.
         credentials = credentials.get_frozen_credentials() if credentials is not None else None
     except BotoCoreError as error:
         raise RequestError(

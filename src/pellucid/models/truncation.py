@@ -1,12 +1,12 @@
-"""A model whose conversations may be cut to fit its context (`truncation: "auto"`): without the oldest whole turns.
+"""A model whose conversations are truncated to fit its context (`truncation: "auto"`): the oldest turns are dropped.
 
-* Only where it is needed. How long a conversation is in tokens, only its model can say: it is asked with all of it, and
-  asked again with less when it says that this was too much, before it has said anything else. Where the operator has
-  said how long its context is, what is surely too long is not sent at all.
-* What was left out once stays out for the rest of the run. A model is asked `TRIES` times for a turn at most, the last
-  time with nothing but what is never left out; what it says then stands.
+* Turns are dropped only if needed. Only the model can count the tokens of a conversation. The whole conversation is
+  sent; if the model reports that it is too long, before any other content, a shorter one is sent. If the operator has
+  configured the context length, a conversation that is certainly too long is shortened before it is sent.
+* A dropped turn stays dropped for the rest of the run. There are at most `MAX_ATTEMPTS` requests for a turn. The last
+  one has only the turns that cannot be dropped, and its result is final.
 
-Which turns can be left out, and what stays of them, is `pellucid.conversation`'s to say.
+`pellucid.conversation` decides which turns can be dropped, and which of their parts remain.
 """
 
 from __future__ import annotations
@@ -24,27 +24,32 @@ from .model import ChatModel, ModelEventReceiver, ModelRead, ModelStream
 
 MAX_ATTEMPTS = 8
 DROP_SHARE = 1 / 3
-"""How much of what can be left out is, each time."""
+"""Share of the droppable turns, by length, that each further attempt drops."""
 
 CHARACTERS_PER_TOKEN = 4
-"""In a token: more than most text has, so that what is found too long is."""
+"""More characters than a token has in most text, so that a conversation that is estimated as too long is too long."""
 
 
 class TruncatingModel:
-    """`inner`, for one run. `context`: how many tokens fit, as far as that is known."""
+    """Wrapper of a model for one run.
+
+    Args:
+        inner: The model.
+        context_tokens: Length of the model's context in tokens; None if it is not known.
+    """
 
     def __init__(self, inner: ChatModel, context_tokens: int | None = None) -> None:
         self.name = inner.name
         self.origin = inner.origin
         self.warnings = inner.warnings
         self.dropped_turns = 0
-        """How many turns."""
+        """Number of turns that are dropped."""
         self._inner = inner
         self._context_tokens = context_tokens
         self._attempts_left = MAX_ATTEMPTS
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Raises what `inner` raises, once there is nothing to leave out any more."""
+        """Start a turn. Raises what `inner` raises when no more turns can be dropped."""
         self._attempts_left = MAX_ATTEMPTS
         if self._context_tokens is not None:
             self._fit_context(call, self._context_tokens)
@@ -62,7 +67,7 @@ class TruncatingModel:
                     raise
 
     def drop_more(self, call: ModelCall, error: ErrorInfo) -> bool:
-        """Leave more out, if that is what is wrong, and can be done."""
+        """Drop more turns, if the error is that the conversation is too long. Returns whether turns were dropped."""
         droppable_turns = count_droppable_turns(call.messages)
         if error.code != CONTEXT_LENGTH_EXCEEDED or self.dropped_turns >= droppable_turns or self._attempts_left <= 0:
             return False
@@ -84,7 +89,7 @@ class TruncatingModel:
 
 
 class _TruncatingStream:
-    """A stream that may turn out to be too long until it has begun to say something."""
+    """A stream that is replaced by a shorter conversation's, if its first content is the error that it is too long."""
 
     def __init__(self, model: TruncatingModel, call: ModelCall, stream: ModelStream) -> None:
         self._model = model
@@ -93,7 +98,7 @@ class _TruncatingStream:
         self._receive: ModelEventReceiver | None = None
         self._has_begun = False
         self._held_events: list[ModelEvent] = []
-        """What a turn begins with, whatever becomes of it."""
+        """Events at the start of the turn, held back until its first content."""
         self._retry_task: asyncio.Task[None] | None = None
         self._paused = False
 
@@ -152,7 +157,7 @@ class _TruncatingStream:
         try:
             stream = await self._model.open_truncated(self._call)
         except PellucidError:
-            self._begin(events)  # that it was too long stands
+            self._begin(events)  # the error that it was too long is delivered
             return
         except Exception as error:
             if self._receive is not None:

@@ -1,4 +1,7 @@
-"""How each kind of client is answered: a package a protocol, which knows the parts and its own wire, nothing else."""
+"""Client protocols: one package for each protocol in which clients are answered.
+
+Each package knows the parts, the events and its own wire format, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,35 @@ from ..events import Event
 
 
 class Encoder(Protocol):
-    """A protocol's encoder: events in, bytes for the client out."""
+    """A client protocol's encoder: takes events, returns bytes for the client."""
 
     def start(self, *, queued: bool = False) -> bytes:
-        """What opens the stream; `queued` when the model has yet to become free."""
+        """Return the bytes that open the stream.
+
+        Args:
+            queued: Whether the request waits until the model is free.
+        """
         ...
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
+        """Encode the events of one batch.
+
+        Args:
+            events: The events, in order.
+            now: The time of the batch, in milliseconds since 1970.
+
+        Returns:
+            The bytes to send; empty if the protocol shows none of these events.
+        """
         ...
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """Encodes the text of one more delta like the last, of a text that UTF-8 can hold and its time; None where
-        that takes an event. It may be used until `feed` is called."""
+        """Return a function that encodes the text of further deltas without an event.
+
+        The function takes a text that UTF-8 can hold, as the next delta of the same kind as the last, and the time in
+        milliseconds since 1970. It may be used until `feed` is called.
+
+        Returns:
+            The function; None where the next delta needs an event.
+        """
         ...

@@ -1,7 +1,7 @@
-"""The client protocols, a row each: what `pellucid translate`, the server and the tests need to know of all of them.
+"""The table of client protocols: what `pellucid translate`, the server and the tests need to know of each.
 
 A protocol whose answer depends on nothing but its request is served by one endpoint, which is made from its row
-(`StatelessProtocol`). One that keeps something (a response, a thread, a chat) has an endpoint of its own.
+(`StatelessProtocol`). A protocol that stores something (a response, a thread, a chat) has an endpoint of its own.
 """
 
 from __future__ import annotations
@@ -25,31 +25,39 @@ from .errors import ErrorFormat
 from .openresponses.verify import verify as verify_openresponses
 
 MintId: TypeAlias = Callable[[str], str]
-"""Gives a new id with this prefix (see `pellucid.run`)."""
+"""Makes a new id with the given prefix (see `pellucid.run`)."""
 
 
 class ClientRequest(Protocol):
-    """What a request says (see `Request` in each of `protocols`)."""
+    """A parsed request (see `Request` in each package of `protocols`)."""
 
     @property
     def client_tools(self) -> Collection[str]:
-        """The names of the caller's own functions."""
+        """The names of the client's own functions."""
         ...
 
     @property
     def wants_summaries(self) -> bool:
-        """Whether summaries are asked for beside the raw text."""
+        """Whether the client wants summaries in addition to the raw text."""
         ...
 
     @property
     def max_tool_calls(self) -> int | None: ...
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
-        """What to ask the model. Raises `RequestError`."""
+        """Return the call of the model.
+
+        Args:
+            messages: The conversation.
+            server_tools: Functions that the server offers, in addition to the client's own.
+
+        Raises:
+            RequestError: The request cannot be turned into a call.
+        """
         ...
 
     def token_path(self, part: SealedPart) -> str:
-        """Where in the request this token stands."""
+        """Return the path of this sealed token in the request."""
         ...
 
 
@@ -66,64 +74,82 @@ class StatelessRequest(ClientRequest, Protocol):
 
     @property
     def view(self) -> View | None:
-        """In what form the caller wants reasoning; None for what the key allows."""
+        """The view that the client wants; None for the most that its API key allows."""
         ...
 
     @property
     def stream(self) -> bool: ...
 
     def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
-        """The encoder of the answer. `created` is in seconds since 1970."""
+        """Return the encoder of the answer.
+
+        Args:
+            id: The id of the answer.
+            model: The model's public name.
+            created: The time of the request, in seconds since 1970.
+            server_tools: The names of the functions that the server calls.
+        """
         ...
 
 
 class EndpointSpec(NamedTuple):
-    """A path of a protocol's own, and what the OpenAPI document says of it. Requests are sent with POST."""
+    """A path of one protocol, and its description for the OpenAPI document. Requests are sent with POST."""
 
     path: str
     operation_id: str
     summary: str
     description: str
-    """Of the answer."""
+    """Description of the answer."""
     request_type: type
-    response_type: type
-    event_type: type
-    """What a stream is made of."""
+    response_type: Any
+    """The type of an answer that is no stream; None where every answer is a stream."""
+    event_type: Any
+    """The type of a stream's events."""
+    error_type: Any = None
+    """The type of an error; None for OpenAI's form."""
+    component_prefix: str = ""
+    """The prefix of the names that these types get in the OpenAPI document."""
 
 
 class StatelessProtocol(NamedTuple):
-    """An endpoint whose answer depends on nothing but its request."""
+    """The parts of an endpoint whose answer depends on nothing but its request."""
 
     endpoint: EndpointSpec | None
-    """Where it is served; None where another protocol's endpoint recognises its requests."""
+    """Where it is served; None where the endpoint of another protocol recognises its requests."""
     parse: Callable[[bytes | dict[str, Any]], StatelessRequest]
-    """A body, or the JSON that was read of it. Raises `RequestError`."""
+    """Parses a body, or the JSON object that was already decoded from it. Raises `RequestError`."""
     id_prefix: str
-    """What the id of an answer begins with."""
+    """The prefix of an answer's id."""
     stream_headers: tuple[tuple[bytes, bytes], ...] = ()
-    """Those of a stream."""
+    """Headers of a streamed answer."""
 
 
 class ClientProtocol(NamedTuple):
+    """One client protocol."""
+
     error_format: ErrorFormat
-    """The package of the protocol, which has its form of errors."""
+    """The package of the protocol, which encodes its errors."""
     make_encoder: Callable[[MintId, str, str, bool], Encoder]
-    """The encoder of the answer to one question, for `translate`: from a mint, the model, the dialect, and whether
-    messages are told as chunks."""
+    """Makes the encoder of a captured answer, for `translate`.
+
+    The arguments are a function that makes ids, the model's name, the dialect, and whether messages are sent as chunks.
+    """
     verify: Callable[[bytes, str], list[str]]
-    """The rules that a stream in this dialect breaks, as `rule: what is wrong`."""
+    """Returns the rules that a stream in this dialect violates, each as `rule: problem`."""
     dialects: tuple[str, ...] = ()
-    """The first is the default."""
+    """The protocol's dialects; the first is the default."""
     supports_chunks: bool = False
-    """Whether messages may be told as chunks."""
+    """Whether messages can be sent as chunks."""
     response_of: Callable[[Any], Any] | None = None
-    """The whole answer of an encoder that was fed all of it, or the error that it is; None where all answers are
-    streams."""
+    """Returns the complete answer of an encoder that was fed the whole run, or its error.
+
+    None where every answer is a stream.
+    """
     stateless: StatelessProtocol | None = None
 
 
 CAPTURED_PROMPT, CAPTURED_TIME = "(captured)", 0
-"""The question, and the time, of an answer that was captured."""
+"""The prompt and the time of an answer that was captured."""
 
 
 def _openresponses_encoder(mint: MintId, model: str, dialect: Any, chunks: bool) -> Encoder:
@@ -157,8 +183,8 @@ def _verify_agui(stream: bytes, dialect: Any) -> list[str]:
             event = msgspec.json.decode(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             event = None
-        violations += [f"{violation} ({RULES[violation.rule].told})" for violation in verifier.feed(event)]
-    return violations + [f"{violation} ({RULES[violation.rule].told})" for violation in verifier.end()]
+        violations += [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.feed(event)]
+    return violations + [f"{violation} ({RULES[violation.rule].statement})" for violation in verifier.end()]
 
 
 def _verify_openresponses(stream: bytes, dialect: Any) -> list[str]:
@@ -172,8 +198,8 @@ def _completion_or_error(encoder: chat_completions.Encoder) -> Any:
 _CHAT_COMPLETIONS = EndpointSpec(
     "/v1/chat/completions",
     "createChatCompletion",
-    "Ask a model in OpenAI's older protocol; reasoning is in its relatives' fields",
-    "The completion, whole or as a stream of chunks that ends with `[DONE]`; a stream that fails has an error in the "
+    "Ask a model with OpenAI's older protocol; reasoning is in the fields of related providers",
+    "The completion, whole or as a stream of chunks that ends with `[DONE]`; a stream that fails has an error in "
     "place of its last chunk",
     chat_completions_types.CreateChatCompletion,
     chat_completions_types.ChatCompletion,
@@ -206,4 +232,4 @@ CLIENT_PROTOCOLS: dict[str, ClientProtocol] = {
         response_of=lambda encoder: encoder.response,
     ),
 }
-"""By the name that `--to` takes."""
+"""The client protocols by the name that the option `--to` takes."""

@@ -1,4 +1,4 @@
-"""A body's bytes as the type that it should have. What is wrong is said with its path, and what would be right."""
+"""Decoding of request bodies into typed structs. Errors name the path of the problem and the valid choices."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..settings import SETTINGS, ModelSettings
 from ..unicode import MAX_QUOTED_CHARS, describe_validation_error, did_you_mean, is_nested_deeper, truncate
 
 MAX_DEPTH = 100
-"""How deeply a JSON Schema in a request may be nested."""
+"""The maximum nesting depth of a JSON Schema in a request."""
 
 _MISSING_FIELD = re.compile("Object missing required field `(.*)`")
 _UNKNOWN_FIELD = re.compile("Object contains unknown field `(.*)`", re.DOTALL)
 _QUOTED_INPUT = re.compile(f"(value '|field `)(.{{{MAX_QUOTED_CHARS}}}).+(['`])", re.DOTALL)
-"""What msgspec says ends with what was sent, at any length."""
+"""The end of a message of msgspec that quotes input, which may have any length."""
 _PATH_STEP = re.compile(r"\w+|\[.*?\]")
 
 T = TypeVar("T")
 
 
 def read_json(data: bytes | str) -> dict[str, Any]:
-    """A body as a JSON object. Raises `RequestError`."""
+    """Decode a body as a JSON object. Raises `RequestError`."""
     try:
         raw = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -37,12 +37,12 @@ def read_json(data: bytes | str) -> dict[str, Any]:
 
 
 def decode(data: bytes | dict[str, Any], into: type[T]) -> T:
-    """A body, or the JSON that was read of it. Raises `RequestError`."""
+    """Decode a body, or the JSON object that was already read from it, into a type. Raises `RequestError`."""
     return convert(data if isinstance(data, dict) else read_json(data), into)
 
 
 def convert(raw: dict[str, Any], into: type[T]) -> T:
-    """The same for JSON that was read. Raises `RequestError`."""
+    """Convert a decoded JSON object into a type. Raises `RequestError`."""
     try:
         return msgspec.convert(raw, into)
     except msgspec.ValidationError as error:
@@ -50,7 +50,7 @@ def convert(raw: dict[str, Any], into: type[T]) -> T:
 
 
 def _request_error(validation_message: str, into: type[Any], raw: Any) -> RequestError:
-    """What msgspec says is wrong, in the form of an API's error."""
+    """Return msgspec's validation error as an error of the API."""
     (problem, path), code = describe_validation_error(validation_message), "invalid_value"
     missing = _MISSING_FIELD.fullmatch(problem)
     if missing:
@@ -63,12 +63,15 @@ def _request_error(validation_message: str, into: type[Any], raw: Any) -> Reques
     problem = _QUOTED_INPUT.sub(r"\1\2…\3", problem)
     choices = _allowed_values(into, path, raw) if problem.startswith("Invalid") else []
     hint = f"; it must be one of {', '.join(map(repr, choices))}" if choices else ""
-    at = path if path or unknown else None  # a field's name may be empty
+    at = path if path or unknown else None  # the name of an unknown field may be empty
     return RequestError(f"{problem}{hint}" if at is None else f"{at}: {problem}{hint}", code=code, param=at)
 
 
 def check_depth(schema: dict[str, Any] | None, at: str) -> None:
-    """What is nested too deeply could be read here and yet not be written again. Raises `RequestError`."""
+    """Raise `RequestError` if a schema is nested too deeply.
+
+    Such a schema could be read here, but might not be encodable again.
+    """
     if schema is not None and is_nested_deeper(schema, MAX_DEPTH):
         raise RequestError(f"{at}: nested deeper than {MAX_DEPTH} levels", code="invalid_value", param=at)
 
@@ -76,10 +79,12 @@ def check_depth(schema: dict[str, Any] | None, at: str) -> None:
 def requested_settings(
     body: msgspec.Struct, field_names: Mapping[str, str], overrides: Mapping[str, Any]
 ) -> ModelSettings:
-    """The settings that a request asks for, in the order of their table.
+    """Return the model settings of a request, in the order of the settings table.
 
-    A field that has the name of a setting, or the name that `fields` has for it, is that setting; `others` are those
-    that the protocol says in another way. What is null was not said.
+    Args:
+        body: The body of the request. A field whose value is null counts as absent.
+        field_names: Names of fields for settings that have another name in this protocol.
+        overrides: Values of settings that the protocol expresses in another way. They go before the fields.
     """
     requested = {
         name: overrides[name] if name in overrides else getattr(body, field_names.get(name, name), None)
@@ -89,14 +94,23 @@ def requested_settings(
     return msgspec.convert({name: value for name, value in requested.items() if value is not None}, ModelSettings)
 
 
-def echoed_settings(body: msgspec.Struct, field_names: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a response that show settings as its request said them; what it did not say is left out."""
-    fields = [field_names.get(row.name, row.name) for row in SETTINGS.values() if row.is_echoed]
-    return {field: value for field in fields if (value := getattr(body, field)) is not None}
+def echoed_settings(
+    body: msgspec.Struct, response_type: type[msgspec.Struct], field_names: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the fields of a response that repeat settings of its request; absent settings are left out.
+
+    Args:
+        body: The body of the request.
+        response_type: The type of the response. A setting is echoed if both have a field for it.
+        field_names: Names of fields for settings that have another name in this protocol.
+    """
+    fields = {field_names.get(name, name) for name in SETTINGS}
+    echoed = [field for field in body.__struct_fields__ if field in fields and field in response_type.__struct_fields__]
+    return {field: value for field in echoed if (value := getattr(body, field)) is not None}
 
 
 def _allowed_values(into: type[Any], path: str, raw: Any) -> list[str]:
-    """The words that may stand at `path`, where only certain ones may: what the types say, of those that `raw` is."""
+    """Return the values that are allowed at `path`, if its type is a literal. Tagged unions are resolved with `raw`."""
     types = [inspect.type_info(into)]
     for step in _PATH_STEP.findall(path):
         tagged = [one for one in types if isinstance(one, inspect.StructType) and _matches_tag(one, raw)]
@@ -117,7 +131,7 @@ def _value_at(raw: Any, step: str) -> Any:
 
 
 def _types_at(outer: inspect.Type, step: str) -> list[inspect.Type]:
-    """What is at `[…]` or at a field of that name."""
+    """Return the types at `[…]`, or at a field of that name."""
     types: list[inspect.Type] = []
     match outer:
         case inspect.ListType() if step.startswith("["):

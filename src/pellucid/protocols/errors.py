@@ -1,4 +1,4 @@
-"""Refusals before anything was streamed: the HTTP status, the same in every protocol, and OpenAI's error object."""
+"""Errors before a stream begins: their HTTP status, which is the same in every protocol, and OpenAI's error object."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..errors import ErrorInfo, ErrorKind
 
 
 class ErrorFormat(Protocol):
-    """How a protocol says what was wrong (a module of `protocols`)."""
+    """How a protocol encodes an error (a package of `protocols`)."""
 
     def error_body(self, error: ErrorInfo, /) -> dict[str, Any] | str:
-        """JSON, or a sentence."""
+        """Return the body of the answer: a JSON object, or a text."""
         ...
 
     def status_of(self, error: ErrorInfo, /) -> int: ...
@@ -47,22 +47,25 @@ OPENRESPONSES_TYPES: dict[ErrorKind, str] = {
     "timeout": "model_error",
     "server_error": "server_error",
 }
-"""The specification's five types; its own example spells the first one OpenAI's way, and so do all clients."""
+"""The five error types of the OpenResponses specification.
+
+The specification's own example writes the first one as OpenAI does (`invalid_request_error`), and so do all clients.
+"""
 
 OPENAI_TYPES: dict[ErrorKind, str] = OPENRESPONSES_TYPES | {
     "not_found": "invalid_request_error",
     "too_many_requests": "rate_limit_error",
 }
-"""OpenAI has no type for what is behind a gateway: `model_error` is ours."""
+"""The error types of OpenAI, which has none for a failure behind a gateway: `model_error` is an addition."""
 
 
 def status_of(error: ErrorInfo) -> int:
-    """The HTTP status of an error that comes before anything was streamed."""
+    """Return the HTTP status of an error that occurs before a stream begins."""
     return STATUSES[error.kind]
 
 
 def error_object(error: ErrorInfo, types: Mapping[ErrorKind, str]) -> dict[str, Any]:
-    """`{message, type, param, code}`, as OpenAI writes an error."""
+    """Return `{message, type, param, code}`, OpenAI's form of an error."""
     return {
         "message": error.full_message,
         "type": types[error.kind],

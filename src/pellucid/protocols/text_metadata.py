@@ -1,7 +1,8 @@
-"""What a provider said beside its text, read for any protocol: log-probabilities and citations.
+"""Log-probabilities and citations of a text, read from what providers send, for any client protocol.
 
-Total: whatever comes gives something that can be written; entries that mean nothing are left out. What UTF-8 cannot
-hold (half a surrogate pair, from somebody's Python) is shown as U+FFFD, one for one, so that indices stay true.
+Reading never fails: every input gives values that can be encoded, and entries without a meaning are left out. Each code
+unit that UTF-8 cannot hold (half a surrogate pair, for example from a Python program) is replaced by one U+FFFD, so
+that indices stay correct.
 """
 
 from __future__ import annotations
@@ -12,19 +13,27 @@ from typing import Any, NamedTuple
 from ..unicode import replace_surrogates
 
 MIN_LOGPROB = -9999.0
-"""The log-probability of what is as good as impossible: OpenAI's word for minus infinity, which JSON has none for."""
+"""The log-probability of a token that is practically impossible.
+
+OpenAI sends this number in place of minus infinity, which JSON cannot hold.
+"""
 
 
 class TokenLogprob(NamedTuple):
+    """The log-probability of one token."""
+
     token: str
     logprob: float
     bytes: list[int]
     top_logprobs: list[TokenLogprob]
-    """What else might have stood there."""
+    """The most likely tokens at this position, without alternatives of their own."""
 
 
 def token_logprobs(raw: Any) -> list[TokenLogprob]:
-    """With every field that clients expect; entries without a token are left out."""
+    """Return the log-probabilities in `raw` with every field that clients expect.
+
+    Entries without a token are left out.
+    """
     return [
         _token_logprob(entry, [_token_logprob(top, []) for top in _token_entries(entry.get("top_logprobs"))])
         for entry in _token_entries(raw)
@@ -60,15 +69,20 @@ def _token_bytes(entry: dict[str, Any]) -> list[int]:
 
 
 class Citation(NamedTuple):
+    """A citation of a URL."""
+
     url: str
     title: str
     start: int | None
     end: int | None
-    """Characters of the text; None: the provider did not say."""
+    """`start` and `end` are indices in characters of the text; None if the provider did not report them."""
 
 
 def citations(raw: list[dict[str, Any]]) -> list[Citation]:
-    """The URL citations among the annotations, which some providers nest one level deeper."""
+    """Return the URL citations among the annotations of a text.
+
+    Some providers nest the fields one level deeper, under `url_citation`.
+    """
     url_citations: list[Citation] = []
     for entry in raw:
         inner = entry.get("url_citation")

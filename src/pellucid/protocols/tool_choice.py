@@ -1,6 +1,7 @@
-"""Which functions a model may call: the caller's own and the server's, and what a request says about the choice.
+"""The functions that a model may call: the client's own and the server's, restricted by a request's `tool_choice`.
 
-The caller's own go before a server's of the same name. A list of allowed functions is enforced by offering no others.
+A function of the client replaces a function of the server with the same name. A list of allowed functions is enforced
+by offering no others to the model.
 """
 
 from __future__ import annotations
@@ -19,32 +20,44 @@ MODES: tuple[Mode, ...] = ("auto", "none", "required")
 def merge_tools(
     client_tools: Sequence[ToolDefinition], server_tools: Sequence[ToolDefinition]
 ) -> tuple[ToolDefinition, ...]:
+    """Return the client's functions, then the server's functions that have other names."""
     names = {tool.name for tool in client_tools}
     return (*client_tools, *(tool for tool in server_tools if tool.name not in names))
 
 
 def choose_from_all(tools: tuple[ToolDefinition, ...], mode: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
-    """All of them, in this mode; None is `auto`. Raises `RequestError`."""
+    """Offer all functions, in this mode; None means `auto`. Raises `RequestError`."""
     if mode == "required" and not tools:
         reject_choice("'required', but there are no tools")
     return tools, ToolChoice(_checked_mode(mode, ""))
 
 
 def require_tool(tools: tuple[ToolDefinition, ...], name: Any) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
-    """This one must be called. Raises `RequestError`."""
+    """Require a call of this function. Raises `RequestError`."""
     return tools, ToolChoice("required", (_checked_name(tools, name),))
 
 
 def restrict_tools(
     tools: tuple[ToolDefinition, ...], names: Sequence[Any], mode: Any, field: str = ""
 ) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
-    """These alone, in this mode, which stands at `tool_choice{field}.mode`. Raises `RequestError`."""
+    """Offer only the named functions.
+
+    Args:
+        tools: All functions.
+        names: The names of the allowed functions, as the request has them.
+        mode: The mode, which is at `tool_choice{field}.mode` in the request.
+        field: The path within `tool_choice`.
+
+    Raises:
+        RequestError: A name or the mode is unknown.
+    """
     checked_mode = _checked_mode(mode, f"{field}.mode")
     chosen = {_checked_name(tools, name) for name in names}
     return tuple(tool for tool in tools if tool.name in chosen), ToolChoice(checked_mode)
 
 
 def reject_choice(problem: str, field: str = "") -> NoReturn:
+    """Raise `RequestError` for a problem at `tool_choice{field}`."""
     raise RequestError(f"tool_choice{field}: {problem}", code="invalid_value", param=f"tool_choice{field}")
 
 

@@ -1,5 +1,5 @@
-"""How each provider puts reasoning on its wire, and wants it back.
+"""Wires: how each provider sends reasoning, and how it must be sent back.
 
-One module a wire: it knows that wire and the parts, and nothing of any client protocol. Dialects of a wire are
-rows of data (`profiles`); what of the history goes back to whom is decided in one place (`history`).
+There is one package for each wire. It knows the wire and the parts, and no client protocol. Dialects of a wire are rows
+of data (`profiles`). `history` decides, for all wires, which parts of the history are sent to which model.
 """

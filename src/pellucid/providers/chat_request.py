@@ -1,8 +1,8 @@
-"""The requests of chat wires: what they have in common, with a row for each wire.
+"""Common encoder of the chat wires' requests, with a table for each wire.
 
 Chat Completions, Mistral, Cohere and Ollama take a list of messages: one for the instructions, for each system prompt,
-each prompt of the user, each result of a function and each earlier answer. What these hold is the wire's: the row says
-how it is written. Results that a function returned beside text follow as a message of the user (`history.in_words`).
+each prompt of the user, each result of a function and each earlier response. Each wire's table defines how these are
+written. Images and files that a function returned follow as a message of the user (`history.results_as_text`).
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from .setting_fields import Body, SettingFields, Settings
 
 
 class AssistantMessage(NamedTuple):
-    """What of an earlier answer may be sent."""
+    """The parts of an earlier response that may be sent."""
 
     parts: list[ModelResponsePart]
     calls: list[Body]
-    """Its calls of functions, as the wire writes them."""
+    """Its function calls, encoded for the wire."""
     row: Profile
     thinking_off: bool
-    """Whether the model is told not to think."""
+    """Whether the request switches thinking off."""
 
     @property
     def text(self) -> str:
-        """All that it says, for wires on which that is one text."""
+        """All of its text, for wires whose messages have one text."""
         return "".join(part.content for part in self.parts if isinstance(part, TextPart | RefusalPart))
 
     def chunks(
@@ -54,8 +54,12 @@ class AssistantMessage(NamedTuple):
         thinking: Callable[[ThinkingPart], list[Body]],
         text: Callable[[TextPart | RefusalPart], list[Body]],
     ) -> list[Body]:
-        """Its content in the order in which it came, for wires on which that is a list. What only its maker understands
-        goes back as it came."""
+        """Encode its content in order, for wires whose content is a list. Opaque blocks are sent back unchanged.
+
+        Args:
+            thinking: Encodes a thinking part.
+            text: Encodes a text or refusal part.
+        """
         chunks: list[Body] = []
         for part in self.parts:
             match part:
@@ -69,29 +73,33 @@ class AssistantMessage(NamedTuple):
 
 
 def tool_call(part: ToolCallPart) -> Body:
-    """A call of a function, as most wires write it."""
+    """Encode a function call as most wires do."""
     function = {"name": part.tool_name, "arguments": part.args_as_json()}
     return {"id": part.tool_call_id, "type": "function", "function": function}
 
 
 def tool_result(call_id: str, name: str, content: str) -> Body:
-    """The result of a function, as most wires write it."""
+    """Encode a function's result as most wires do."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatMessages:
-    """How a wire writes its messages."""
+    """A wire's encoders of messages."""
 
     user: Callable[[UserPromptPart], Body]
     answer: Callable[[AssistantMessage], Body]
-    """An earlier answer, but for its role; empty when there is nothing to say."""
+    """Encodes an earlier response, without its role; empty to leave it out."""
     tool_call: Callable[[ToolCallPart], Body] = tool_call
     tool_result: Callable[[str, str, str], Body] = tool_result
-    """Of a call's id, the function's name, and the text."""
+    """Encodes a result, from the call's id, the function's name and the text."""
 
     def write(self, call: ModelCall, row: Profile, target: Origin) -> list[Body]:
-        """The messages of a request. Raises `RequestError` for what the wire cannot carry."""
+        """Encode the messages of a request.
+
+        Raises:
+            RequestError: The wire cannot carry a message.
+        """
         messages: list[Body] = []
         for message in history.repair_calls(call.messages):
             if isinstance(message, ModelRequest):
@@ -126,36 +134,50 @@ class ChatMessages:
 
 
 def stream_flag(stream: bool, row: Profile) -> Body:
-    """`stream`, as most wires have it: it is said only to ask for it."""
+    """Return the `stream` field as most wires have it: present only for a stream."""
     return {"stream": True} if stream else {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest:
-    """How a wire writes a request whose settings are a table."""
+    """A wire's encoder of requests, for wires whose settings are a table."""
 
     settings: Callable[[Profile], Mapping[str, str]]
-    """Settings that are sent as they are: each one's path in the body."""
+    """The settings that are sent as they are, each with its path in the body."""
     provider_settings: Mapping[str, str] = field(default_factory=dict)
-    """Those of the wire's maker, which win; a row that has others says so."""
+    """The settings of the wire's maker, which win over the others. A row with `own` settings replaces them."""
     thinking: Callable[[SettingFields, Profile], None]
-    """Writes how the model is to think."""
+    """Writes the settings of thinking."""
     finish: Callable[[SettingFields, Profile], None] = lambda fields, row: None
-    """Takes back what this model does not take beside the rest."""
+    """Removes the fields that the model does not take together with the others."""
     messages: Callable[[ModelCall, Profile, Origin], list[Body]]
     tools: Callable[[ModelCall], Body]
     output: Callable[[OutputFormat], Body]
     stream: Callable[[bool, Profile], Body] = stream_flag
 
     def encode(self, call: ModelCall, row: Profile, target: Origin) -> Body:
-        """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+        """Encode a request's JSON body.
+
+        Args:
+            call: The request.
+            row: The profile.
+            target: The origin to which it is sent.
+
+        Raises:
+            RequestError: The wire cannot carry the request.
+        """
         body: Body = {"model": call.model, "messages": self.messages(call, row, target)}
         body |= self.stream(call.stream, row)
         self._write_settings(SettingFields(call.settings, body), row, self.tools(call) | self.output(call.output))
         return body
 
     def setting_fields(self, settings: Settings, row: Profile) -> SettingFields:
-        """The fields of the body that come from settings."""
+        """Return the fields of the body that come from settings.
+
+        Args:
+            settings: The settings.
+            row: The profile.
+        """
         fields = SettingFields(settings)
         self._write_settings(fields, row, {})
         if is_thinking_off(settings):
@@ -163,7 +185,7 @@ class ChatRequest:
         return fields
 
     def _write_settings(self, fields: SettingFields, row: Profile, others: Body) -> None:
-        """`others`: fields that come from elsewhere, and give way to the provider's own settings."""
+        """Write the settings. The provider's own settings win over `others`, which come from elsewhere."""
         fields.put_all(self.settings(row))
         fields.body |= others
         self.thinking(fields, row)
@@ -173,7 +195,7 @@ class ChatRequest:
 
 
 def user_message(content_of: Callable[[UserContent], Body]) -> Callable[[UserPromptPart], Body]:
-    """A prompt of the user as text, or as a list of pieces."""
+    """Return an encoder of the user's prompts, as text or as a list of content parts."""
 
     def write(part: UserPromptPart) -> Body:
         content = part.content if isinstance(part.content, str) else [content_of(piece) for piece in part.content]

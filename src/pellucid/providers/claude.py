@@ -1,7 +1,7 @@
-"""How Claude is told how much to think, on Anthropic's own API and behind Bedrock.
+"""Thinking settings of Claude, on Anthropic's own API and on Bedrock.
 
-Older models take a budget of tokens, which must lie inside `max_tokens`; newer ones think as they see fit, with an
-effort beside it. Which a model takes, and how it is told not to think, is in its row.
+Older models take a budget of tokens, which must be less than `max_tokens`. Newer ones think adaptively, with a separate
+effort. A model's row says which it takes, and how thinking is switched off.
 """
 
 from __future__ import annotations
@@ -16,27 +16,32 @@ from .profile import Profile
 from .setting_fields import Body, SettingFields, Settings
 
 MIN_BUDGET_TOKENS = 1024
-"""Tokens: Claude takes no smaller budget."""
+"""The smallest budget that Claude takes."""
 
 
 RequestNumbers = Callable[[int | None], tuple[int, ...]]
-"""The numbers in a request because of thinking and of `max_tokens`, where so many tokens are for thought."""
+"""Returns the numbers in a request that depend on thinking and `max_tokens`, for a budget in tokens."""
 
 
 class ClaudeThinking(NamedTuple):
-    """What a request says of thinking."""
+    """The thinking fields of a request."""
 
     config: Body | None = None
-    """`thinking`; None to say nothing."""
+    """The `thinking` field; None to leave it out."""
     effort: str | None = None
     budget: int | None = None
 
 
 def claude_thinking(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> ClaudeThinking:
-    """What the unified settings ask for.
+    """Return the thinking fields for the unified settings.
 
-    `lost`: the reasoning that the call to be answered came of did not come back. Raises `RequestError` where
-    `max_tokens` leaves no room for thought.
+    Args:
+        settings: The settings.
+        row: The profile.
+        reasoning_lost: Whether the reasoning that led to the pending tool call was not sent back.
+
+    Raises:
+        RequestError: `max_tokens` is too small for any reasoning.
     """
     if row.thinking_mode == "none" or not ("thinking" in settings or "thinking_budget" in settings):
         return ClaudeThinking()
@@ -45,7 +50,7 @@ def claude_thinking(settings: Settings, row: Profile, *, reasoning_lost: bool = 
             return ClaudeThinking({"type": "adaptive"}, row.efforts[0])
         return ClaudeThinking({"type": row.thinking_off})
     level = settings.get("thinking", True)
-    # Newer models sign their thought and do not show it, unless they are asked to.
+    # Newer models sign their reasoning and show it only on request.
     display_value = row.thinking_display or ("summarized" if "thinking_summary" in settings else "")
     display = {"display": display_value} if display_value else {}
     if row.thinking_mode == "adaptive":
@@ -58,7 +63,7 @@ def claude_thinking(settings: Settings, row: Profile, *, reasoning_lost: bool = 
 
 
 def _budget_tokens(settings: Settings, row: Profile) -> int:
-    """The tokens that were asked for or that a level stands for, less than the answer may have in all."""
+    """Return the requested budget, or that of the level, limited to less than `max_tokens`."""
     max_tokens = settings.get("max_tokens")
     if max_tokens is not None and max_tokens <= MIN_BUDGET_TOKENS:
         raise RequestError(
@@ -73,7 +78,7 @@ def _budget_tokens(settings: Settings, row: Profile) -> int:
 
 
 def budget_for_level(level: bool | str, row: Profile) -> int:
-    """The tokens that a level stands for."""
+    """Return the budget of a level, in tokens."""
     return row.budgets.get("on" if level is True else str(level), MIN_BUDGET_TOKENS)
 
 
@@ -89,9 +94,15 @@ def claim_claude_thinking(
     *paths: str,
     numbers: RequestNumbers | None = None,
 ) -> None:
-    """Record which of the unified settings act at the paths `config` and `effort`, and maybe at the other `paths`.
+    """Record which of the unified settings act, and at which paths.
 
-    `numbers` is None where another setting is sent in place of these.
+    Args:
+        fields: The request's setting fields.
+        row: The profile.
+        config: The path of the thinking configuration.
+        effort: The path of the effort.
+        *paths: Other paths at which thinking may act.
+        numbers: Returns the numbers in the request for a budget; None if another setting replaces these.
     """
     settings = fields.settings
     has_level, has_budget = "thinking" in settings, "thinking_budget" in settings
@@ -138,8 +149,11 @@ def claim_claude_thinking(
 
 
 def _budget_note(settings: Settings, row: Profile, numbers: RequestNumbers) -> str | None:
-    """What to say of the budget where it is not to be seen in the request; None if in these bounds every budget near it
-    comes to the same as none."""
+    """Return the note about a budget that is not visible in the request.
+
+    Returns:
+        The note; empty if none is needed; None if within these limits every nearby budget has the same effect as none.
+    """
     budget, max_tokens = settings["thinking_budget"], settings.get("max_tokens")
     if budget is None:
         return ""

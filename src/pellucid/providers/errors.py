@@ -1,13 +1,13 @@
-"""Providers' errors: what they mean in our own words, and what was said in theirs.
+"""Convert providers' errors to `ErrorInfo`.
 
-A provider says that something is wrong by an HTTP status, by an error object in a body or a stream, or both. What
-the kind of an error is follows from the status where there is one, else from the object's own type and code.
+A provider reports an error by an HTTP status, by an error object in a body or a stream, or by both. The error's kind
+follows from the status if there is one, otherwise from the object's type and code.
 
-* `message` is made of our sentences, the status, and the name of the model that was asked for: of nothing else. An
-  upstream may quote the prompt or the reasoning back, and the message reaches readers who may see neither.
-* The provider's sentence is kept whole in `said`: it is the one that helps. The two are read together, with a colon
-  between them, so our sentences end where a colon may follow.
-* A code is one word, and a param a path; what is longer is a sentence, and stands in `said` too.
+* `message` consists of the gateway's sentences, the status, and the requested model's name only. An upstream may quote
+  the prompt or the reasoning, and the message reaches viewers who may see neither.
+* The provider's message is kept whole in `upstream_message`, because it helps most. The two are shown together, with a
+  colon between them, so the gateway's sentences have no final period.
+* A code is one word, and a param is a path. Longer values are sentences, and are added to `upstream_message`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KIND_OF_STATUS: dict[int, ErrorKind] = {
     529: "unavailable",
 }
 
-# Words that providers use for the type or code of an error object in a stream, where no status tells.
+# Types and codes of error objects in a stream, where there is no status.
 _KIND_OF_TYPE: dict[str, ErrorKind] = {
     "invalid_request_error": "invalid_request",
     "invalid_request": "invalid_request",
@@ -59,7 +59,7 @@ _KIND_OF_TYPE: dict[str, ErrorKind] = {
 
 _MODEL_NOT_FOUND = "model_not_found"
 
-# --- our sentences -----------------------------------------------------------------------------------------------
+# --- the gateway's messages --------------------------------------------------------------------------------------
 
 _MESSAGE_OF_KIND: dict[ErrorKind, str] = {
     "invalid_request": "the upstream refused the request",
@@ -87,7 +87,7 @@ TURN_FAILED = "the upstream's model ended its turn with an error"
 
 
 def describe_error(kind: ErrorKind, status: int | None = None, code: str | None = None) -> str:
-    """The sentence for what an upstream reported, with the status and not a word of the upstream's."""
+    """Return the gateway's message for an upstream error, with the status and without text of the upstream."""
     known = _MESSAGE_OF_CODE.get(code or "") or _MESSAGE_OF_STATUS.get(status or 0) or _MESSAGE_OF_KIND.get(kind)
     if status is None:
         return known or "the upstream reported an error"
@@ -95,12 +95,12 @@ def describe_error(kind: ErrorKind, status: int | None = None, code: str | None 
 
 
 def turn_failed_error(reason: str | None) -> ErrorInfo:
-    """A model's turn ended for a reason that means failure, and nothing was said about it but that."""
+    """Return the error for a turn with a finish reason that means failure, without an error object."""
     return ErrorInfo("model_error", TURN_FAILED, code=as_code(reason), upstream_message=reason)
 
 
 def quote_start(data: bytes) -> str:
-    """How bytes begin that are not understood, to be quoted."""
+    """Quote the beginning of bytes that were not understood."""
     return repr(data[:80].decode("utf-8", "replace"))
 
 
@@ -109,25 +109,28 @@ _is_path = re.compile(r"[A-Za-z0-9_$][A-Za-z0-9_$.:/\[\]'\"@+-]{0,199}").fullmat
 
 
 def as_code(text: str | None) -> str | None:
-    """A provider's code, if it is one word as programs use them, and no sentence."""
+    """Return a provider's code if it is one word; None if it is a sentence."""
     return text if text is not None and _is_word(text) else None
 
 
 def kind_of_status(status: int) -> ErrorKind:
-    """The kind of error an HTTP status stands for."""
+    """Return the kind of error for an HTTP status."""
     known = _KIND_OF_STATUS.get(status)
     if known is not None:
         return known
     return "invalid_request" if 400 <= status < 500 else "model_error"
 
 
-# --- their answers -----------------------------------------------------------------------------------------------
+# --- upstream responses ------------------------------------------------------------------------------------------
 
 
 def error_from_response(status: int, body: bytes, model: str | None = None) -> ErrorInfo:
-    """What an HTTP response that is not a success means. Bodies may be JSON in any of the known forms, or not JSON.
+    """Convert an HTTP error response.
 
-    `model` is what was asked for, to be named where the upstream does not find it.
+    Args:
+        status: The HTTP status.
+        body: The body: JSON in any of the known forms, or not JSON.
+        model: The requested model, named in the message if the upstream does not find it.
     """
     try:
         value = decode_lenient_json(body)
@@ -151,7 +154,12 @@ def _with_model_not_found(info: ErrorInfo, status: int, model: str) -> ErrorInfo
 
 
 def error_from_value(value: Any, status: int | None = None) -> ErrorInfo:
-    """What an error object means: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}`, `[{"error": …}]`, or text."""
+    """Convert an error value.
+
+    Args:
+        value: `{"error": {…}}`, `{"error": "…"}`, `{"message": …}`, `[{"error": …}]`, or text.
+        status: The HTTP status, if there is one.
+    """
     error_object = _unwrap_error(value)
     code = param = None
     type_words: list[str] = []
@@ -165,7 +173,7 @@ def error_from_value(value: Any, status: int | None = None) -> ErrorInfo:
         if status is None and len(type_words[0]) == 3 and type_words[0].isdecimal() and 400 <= int(type_words[0]) < 600:
             status = int(type_words[0])
         param = _first_text(error_object, "param")
-        # OpenRouter says that somebody failed, and hides away what they said.
+        # OpenRouter reports that a provider failed, and puts the provider's message here.
         metadata = error_object.get("metadata")
         inner_message = _first_text(metadata, "raw") if isinstance(metadata, dict) else None
         sentences = [text for text in codes[:1] if not as_code(text)]
@@ -196,13 +204,13 @@ def error_from_value(value: Any, status: int | None = None) -> ErrorInfo:
 _CODE_FIELDS = ("code", "status", "type", "status_code")
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
-"""The code of an error that says that a conversation does not fit into the model's context, whatever its provider calls
-it: most have no code for it, but a sentence."""
+"""The code of an error for a conversation that does not fit into the model's context, whatever the provider's code is.
+Most providers have no code for it, only a message."""
 
 _KIND_IF_TOO_LONG: dict[ErrorKind, ErrorKind] = {
     "invalid_request": "invalid_request",
     "too_large": "too_large",
-    "model_error": "invalid_request",  # of servers that say 500 for it, or say it in a stream
+    "model_error": "invalid_request",  # for servers that answer 500, or report it in a stream
 }
 _find_too_long = re.compile(
     r"(?:prompt|input|request|message|conversation)s? (?:\([^)]*\) )?(?:is |are |was |were )?too (?:long|large)\b"
@@ -218,7 +226,7 @@ _find_too_long = re.compile(
 
 
 def _unwrap_error(value: Any) -> Any:
-    """The object or the text that says it, out of what it is wrapped in."""
+    """Return the error object or text without its wrappers."""
     for _ in range(4):
         if isinstance(value, list) and value:
             value = value[0]
@@ -240,7 +248,7 @@ _TITLE = re.compile(r"<title[^>]*>(.*?)</title>|<h1[^>]*>(.*?)</h1>", re.DOTALL 
 
 
 def _text_of_body(text: str) -> str:
-    """What a body that is not JSON says; of a page, its title."""
+    """Return the text of a body that is not JSON; of an HTML page, its title."""
     text = text.strip()
     title = _TITLE.search(text) if text.startswith("<") else None
     return ((title[1] or title[2] or "").strip() if title else "") or text[:1000]

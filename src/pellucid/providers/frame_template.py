@@ -1,14 +1,14 @@
-"""Frames that differ in nothing but one text.
+"""Templates of frames that differ in one text only: the fast path for streamed text.
 
-While a model writes, one frame is like the one before it: the same JSON around another token. Once a frame has been
-read and its only event was one more delta of text, the next is compared with what stood around that text, byte by byte;
-if only the text is new, it means the same, and is not parsed. Often a whole read of the socket is one such frame. Any
-other frame is read in full, and what follows it is compared with nothing older.
+While a model writes, each frame is like the one before it: the same JSON around another token. After a frame was read
+and its only event was one more text delta, the next frame is compared, byte by byte, with the bytes around that text.
+If only the text is new, the frame means the same, and is not parsed. Often a whole read of the socket is one such
+frame. Any other frame is read in full, and the template is forgotten.
 
-This is sound because the text is one JSON string between bytes that have been understood: whatever a server puts there,
-it can only be a string, and all else is what it was. Some servers also number, date, count or pad their frames: a wire
-names the values that may differ because it does not read them (`Unread`), each of a form so narrow that it can only be
-one value. What a wire reads late, at the end, it finds in the last frame that was skipped (`Reader.last_skipped`).
+This is sound because the text is one JSON string between known bytes. Whatever a server puts there can only be a
+string, and everything else is unchanged. Some servers also number, date, count or pad their frames. A wire names the
+values that may differ because it does not read them (`VaryingValue`), each with a form so narrow that it can only be
+one value. A value that a wire reads only at the end is taken from the last skipped frame (`WireReader.last_skipped`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _decode = msgspec.json.Decoder(str).decode
 _decode_all = msgspec.json.Decoder(list[str]).decode
 
 _PLAIN = re.compile(r"[ !#-%(-.0-;=?-\[\]-~]+").fullmatch
-"""Text that is written in one way only, because no writer escapes it."""
+"""Matches text that has only one JSON encoding, because no encoder escapes it."""
 
 _STRING = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"', re.DOTALL).match
 
@@ -34,12 +34,12 @@ _BRACES = re.compile(rb"[{}]").search
 _QUOTE = ord('"')
 
 MAX_TRIES = 8
-"""How often in a row a template may be learned in vain: some servers number or date every frame."""
+"""How often in a row a template may be learned without being used: some servers number or date every frame."""
 
 _Value: TypeAlias = Callable[[bytes, int], re.Match[bytes] | None]
 _Step: TypeAlias = tuple[_Value, bytes, int]
 Search: TypeAlias = Callable[[str], object]
-"""Finds something in a text; None if it is not there."""
+"""A search in a text; None if it finds nothing."""
 
 NUMBER = rb"(?:0|[1-9][0-9]{0,17})"
 DATE = rb'"[0-9][0-9T:.Z+-]{9,40}"'
@@ -47,58 +47,69 @@ WORD = rb'"[0-9A-Za-z]*"'
 
 
 def never_matches(text: str) -> None:
-    """The `Search` for what is in no text."""
+    """A `Search` that finds nothing in any text."""
 
 
 class SkipRule(NamedTuple):
-    """How frames are skipped that differ from one in its text alone: their texts are emitted, and nothing else of them
-    is read."""
+    """How to skip frames that differ from a known one in their text only: the text is emitted, the rest is not read."""
 
     needs_reading: Search = never_matches
-    """Finds what makes a text more than text: then the frame is read in full."""
+    """Finds anything in a text that requires the frame to be read in full."""
     on_skip: Callable[[str], object] | None = None
-    """Takes the texts that were emitted, if an account is kept of them elsewhere, too."""
+    """Called with each emitted text, for state outside the emitter."""
 
 
 class VaryingValue(NamedTuple):
-    """A value that may be another one in every frame."""
+    """A value that may differ in every frame."""
 
     pattern: re.Pattern[bytes]
-    """Finds it: its first group."""
+    """Finds the value as its first group."""
     match_form: _Value
-    """The form that it has, each time."""
+    """Matches the value's form at a position."""
 
 
 def varying_value(names: bytes, form: bytes) -> VaryingValue:
-    """The value of members with these names (a regular expression), wherever they stand.
+    """Return the varying value of members with these names, at any place.
 
-    In JSON, such bytes are a member's name and nothing else: within a string, quotes are escaped.
+    In JSON, a quoted name followed by a colon is a member's name and nothing else: inside a string, quotes are escaped.
+
+    Args:
+        names: The names, as a regular expression.
+        form: The value's form, as a regular expression.
     """
     return VaryingValue(re.compile(rb'"(?:%b)"\s*:\s*(%b)' % (names, form)), re.compile(form).match)
 
 
 class Template:
-    """What stood around a text: bytes that are the same each time, and values that need not be."""
+    """The bytes around a text: fixed bytes, and values that may vary."""
 
     __slots__ = ("_head", "_head_length", "_needs_reading", "_steps", "_tail", "_tail_length")
 
     def __init__(
         self, head: bytes, tail: bytes, steps: tuple[_Step, ...] = (), needs_reading: Search = never_matches
     ) -> None:
-        """`needs_reading`: see `SkipRule`."""
+        """Create a template.
+
+        Args:
+            head: The fixed bytes before the first value.
+            tail: The fixed bytes after the last value.
+            steps: The values between them; empty if the text is the only value.
+            needs_reading: See `SkipRule`.
+        """
         self._head, self._head_length = head, len(head)
         self._tail, self._tail_length = tail, len(tail)
         self._steps = steps
-        """Between head and tail: each value, the bytes after it and how many they are, but for the last, which the
-        tail follows. The text is a value too; if it is the only one, there are no steps."""
+        """Between head and tail: each value, the bytes after it and their number. The last value is followed by the
+        tail. The text is a value too; if it is the only one, there are no steps."""
         self._needs_reading = None if needs_reading is never_matches else needs_reading
 
     def wrapped(self, before: bytes, after: bytes) -> Template:
-        """The same in a larger piece of bytes."""
+        """Return the template extended by fixed bytes on both sides."""
         return Template(before + self._head, self._tail + after, self._steps, self._needs_reading or never_matches)
 
     def text_of(self, data: bytes) -> str | None:
-        """The text, if nothing else is new in `data`, it is not empty, and it needs no reading."""
+        """Return the text of data that matches the template; None if it does not, or the text is empty or needs
+        reading."""
         if not (data.startswith(self._head) and data.endswith(self._tail)):
             return None
         start, end = self._head_length, len(data) - self._tail_length
@@ -118,7 +129,7 @@ class Template:
             if at != tail:
                 return None
         if end - start < 2 or data[start] != _QUOTE or data[end - 1] != _QUOTE:
-            return None  # white space around it would be JSON too, and could end a frame
+            return None  # white space around the string would also be JSON, and could end a frame
         try:
             text = _decode(data[start:end])
         except DECODE_ERRORS:
@@ -128,8 +139,12 @@ class Template:
         return text or None
 
     def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes] | None:
-        """The texts of all that is like it at the beginning of `data`; the last of these; what follows. None if it
-        takes a look at each of them to say so."""
+        """Read all matches at the beginning of `data` at once.
+
+        Returns:
+            The texts, the bytes of the last match, and the remaining bytes; None if the matches must be read one by
+            one.
+        """
         head, tail = self._head, self._tail
         if self._steps or not tail.endswith(b"\n") or not data.startswith(head):
             return None
@@ -139,7 +154,7 @@ class Template:
             strings[-1] = last
         else:
             rest = head + strings.pop()
-        # A line's end is in no string of JSON: what is whole in the list was whole before.
+        # A JSON string has no line breaks: each string that is complete in the list was complete in the data.
         array = b",\n".join(strings)
         if array.count(b"\n") >= len(strings) or b"\r" in array:
             return None
@@ -155,7 +170,7 @@ class Template:
 
 
 def _template_around(head: bytes, tail: bytes, values: tuple[VaryingValue, ...], needs_reading: Search) -> Template:
-    """What stands around a text between `head` and `tail`."""
+    """Make the template of a text between `head` and `tail`."""
     first, before = _split_at_values(head, values)
     after_text, after = _split_at_values(tail, values)
     if not before and not after:
@@ -166,7 +181,7 @@ def _template_around(head: bytes, tail: bytes, values: tuple[VaryingValue, ...],
 
 
 def _split_at_values(data: bytes, values: tuple[VaryingValue, ...]) -> tuple[bytes, list[_Step]]:
-    """`data` up to its first value; then each value, and what follows it up to the next."""
+    """Split fixed bytes at varying values: the bytes before the first value, then each value and the bytes after it."""
     spans = sorted(
         [(*match.span(1), match_form) for pattern, match_form in values for match in pattern.finditer(data)],
         key=_span_of,
@@ -182,7 +197,11 @@ def _span_of(entry: tuple[int, int, _Value]) -> tuple[int, int]:
 
 
 class FrameTemplate:
-    """The template of the last frame that was read in full, and of the read that it was."""
+    """The template of the last frame that was read in full, and of the read that consisted of it.
+
+    Args:
+        varying_values: The values that may differ in every frame.
+    """
 
     __slots__ = ("_name", "_separator", "_trailer_length", "_varying_values", "frame", "read", "tries")
 
@@ -191,21 +210,21 @@ class FrameTemplate:
         self._name = ""
         self.frame: Template | None = None
         self.read: Template | None = None
-        """Of a read that is one such frame and nothing else; only while no frame is under way."""
+        """The template of a read that is one such frame and nothing else. Valid only while no frame is incomplete."""
         self._separator = b""
-        """What stands between two such frames, and how much of it belongs to the first."""
+        """The bytes between two such frames; `_trailer_length` of them belong to the first frame."""
         self._trailer_length = 0
         self.tries = MAX_TRIES
-        """How often one may still be learned in vain; with none left, it is not worth looking."""
+        """How often a template may still be learned without being used. At 0, learning stops."""
 
     def learn(self, name: str, frame: bytes, text: str, needs_reading: Search = never_matches) -> None:
-        """All that `frame` brought is `text`, which is one of its strings."""
+        """Learn the template of a frame whose only content is `text`, which is one of its strings."""
         if not _PLAIN(text) or b"\\u00" in frame:
-            return  # it could be written in another way, and stand elsewhere as it is
+            return  # it could be encoded in another way here, and occur unchanged elsewhere
         string = b'"%b"' % text.encode()
         head, matched, tail = frame.partition(string)
         if not matched or string in tail or not head.rstrip().endswith(b":"):
-            return  # which of them it was is not known, or it is a member's name
+            return  # the string is ambiguous, or it is a member's name
         self.tries -= 1
         self._name, self.frame, self.read = (
             name,
@@ -214,26 +233,29 @@ class FrameTemplate:
         )
 
     def learn_read(self, read: bytes, name: str, frame: bytes) -> None:
-        """`read` was `frame` and nothing else, and so was what is like it."""
+        """Learn the template of a read that consisted of one frame."""
         if self.frame is None or self._name != name:
             return
         before, matched, after = read.partition(frame)
-        # Nothing that could be taken for JSON stands beside it, such as a comment.
+        # The bytes around the frame must not look like JSON, as a comment may.
         if matched and frame not in after and not _BRACES(before + after):
             self.read = self.frame.wrapped(before, after)
             self._separator, self._trailer_length = after + before, len(after)
 
     def split(self, data: bytes) -> tuple[list[str], bytes, bytes]:
-        """The texts of all reads at the beginning of `data` that are like the last; the last of them; what follows.
+        """Read all frames at the beginning of `data` that match the template of a read.
 
-        A read may be cut anywhere: so one that holds many frames is cut between them, and is many reads.
+        A read with many frames is treated as many reads with one frame each.
+
+        Returns:
+            The texts, the last matching read, and the remaining bytes.
         """
         texts, last, template, at = list[str](), b"", self.read, 0
         if template is not None and (result := template.texts_of(data)) is not None:
             self.tries = MAX_TRIES
             return result
         while template is not None and at < len(data):
-            end = data.find(self._separator, at + 1)  # its own beginning is none
+            end = data.find(self._separator, at + 1)  # not at its own beginning
             read = data[at : end + self._trailer_length] if end >= 0 else data[at:]
             text = template.text_of(read)
             if text is None:
@@ -245,12 +267,12 @@ class FrameTemplate:
         return texts, last, data[at:]
 
     def text_of(self, name: str, frame: bytes) -> str | None:
-        """The text of a frame that is like the one learned from."""
+        """Return the text of a frame that matches the template; None if it does not."""
         text = self.frame.text_of(frame) if self.frame is not None and self._name == name else None
         if text is not None:
             self.tries = MAX_TRIES
         return text
 
     def forget(self) -> None:
-        """From now on frames mean something else."""
+        """Forget the templates, because another kind of frame came."""
         self.frame = self.read = None

@@ -1,18 +1,18 @@
-"""What of the history goes back to whom: decided here, for every wire.
+"""Decide which parts of the history are sent to which model, for every wire.
 
-* Made by the same origin (provider, wire, model, account): verbatim and in order.
-* Made by another: its signatures, ids and other opaque data never leave; its readable reasoning as the row says.
-  A compaction that can be read goes as text.
-* Made by nobody knows whom (a client gave it back as plain text): readable reasoning goes where the row has a place
-  for unsigned reasoning; there is nothing opaque to keep.
-* Unsigned, where the row's provider refuses what is not signed: it does not go back.
-* Cut off: a tool call or a thought that was cut off is not a fact about the model's mind; neither goes back.
-* Never answered: a call that the conversation left without a result was cut off, too, and so is a result whose call
-  does not go (`settled`): no provider takes one without the other, nor two results of one call: the first stands.
-* To a model that does not take reasoning back, or not while it is told not to think (`replay_on`), none goes.
-* Sealed: must have been opened before it comes here.
+* Parts of the same origin (provider, wire, model, account) are sent unchanged and in order.
+* Of parts of another origin, signatures, ids and other opaque data are never sent. Their readable reasoning is sent as
+  the row says. A readable compaction is sent as text.
+* Readable reasoning of unknown origin (a client sent it as plain text) is sent if the row has a field for unsigned
+  reasoning. It has no opaque data.
+* Unsigned reasoning is not sent if the row's provider rejects it.
+* A tool call or reasoning that was cut off is not sent: it does not show what the model meant.
+* A call without a result counts as cut off, and a result whose call is not sent is left out too (`repair_calls`). No
+  provider accepts one without the other, or two results of one call: only the first is sent.
+* No reasoning is sent to a model that does not accept it, or not while thinking is switched off (`replay_on`).
+* Sealed reasoning must have been opened before.
 
-The strategies by which a row says what to do are `Profile.replay`, `foreign`, `lost` and `lost_on`.
+A row's strategies are `Profile.replay`, `foreign`, `lost` and `lost_on`.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from ..parts import (
 from .profile import Profile
 
 _OPAQUE = (*PROVIDER_FIELDS, "origin")
-"""What only the maker of a part understands, whatever kind of part it is."""
+"""The fields that only the origin of a part understands, for every kind of part."""
 
 
 def repair_calls(messages: list[ModelMessage]) -> list[ModelMessage]:
-    """The messages, with whole calls that were never answered marked as cut off, and without results of cut-off calls
-    and of those that were answered before.
+    """Repair calls and results that do not match, for example after a cancelled turn.
 
-    A conversation goes on after a turn that was cancelled. The calls of the last message wait for their results; a
-    result whose call is not here at all (the provider keeps it) stays.
+    Complete calls without a result are marked as cut off. Results of cut-off calls, and second results of a call, are
+    removed. The calls of the last message still wait for their results. A result whose call is not in the messages at
+    all stays, because the provider has stored the call.
     """
     repaired: list[ModelMessage] = []
     returned: set[str] = set()
@@ -94,7 +94,7 @@ def _without_results_of_cut_calls(messages: list[ModelMessage]) -> list[ModelMes
 
 def _without_duplicate_results(messages: list[ModelMessage]) -> list[ModelMessage]:
     waiting: Counter[str] = Counter()
-    """How many results each call still waits for. Some models give several calls one id."""
+    """How many results each call id still waits for. Some models give several calls the same id."""
     for index, message in enumerate(messages):
         if isinstance(message, ModelResponse):
             for id, count in Counter(part.tool_call_id for part in message.tool_calls).items():
@@ -114,13 +114,15 @@ def _without_duplicate_results(messages: list[ModelMessage]) -> list[ModelMessag
 
 
 def _is_call_result(part: ModelRequestPart | ModelResponsePart) -> TypeGuard[ToolReturnPart | RetryPromptPart]:
-    """Whether this is the result of a call."""
+    """Whether a part is the result of a call."""
     return isinstance(part, ToolReturnPart) or (isinstance(part, RetryPromptPart) and part.tool_name is not None)
 
 
 def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
-    """For wires on which a function returns text alone: the pictures and files it returned come as what the user shows,
-    behind all results of the turn."""
+    """Convert results to text, for wires whose results are text only.
+
+    Images and files that functions returned become a prompt of the user, after all results of the turn.
+    """
     out: list[ModelRequestPart] = []
     media: list[UserContent] = []
     insert_at = 0
@@ -144,9 +146,16 @@ def results_as_text(parts: list[ModelRequestPart]) -> list[ModelRequestPart]:
 def parts_to_send(
     response: ModelResponse, target: Origin, row: Profile, *, thinking_off: bool = False
 ) -> list[ModelResponsePart]:
-    """The parts of one earlier response that may go to `target`, in order, with nothing opaque that is not its own.
+    """Return the parts of one earlier response that may be sent, in order, without opaque data of other origins.
 
-    `is_thinking_off`: the model is told not to think. Raises `RequestError` if the response still holds sealed reasoning.
+    Args:
+        response: The response.
+        target: The origin to which they are sent.
+        row: The profile.
+        thinking_off: Whether the request switches thinking off.
+
+    Raises:
+        RequestError: The response holds sealed reasoning.
     """
     sends_reasoning = row.replay != "none" and not (thinking_off and row.replay_on == "thinking")
     sendable: list[ModelResponsePart] = []
@@ -177,9 +186,9 @@ def _is_returnable(part: ModelResponsePart, row: Profile) -> bool:
 
 
 def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> ModelResponsePart | None:
-    """`part` for a model that did not make it; None if nothing of it may go."""
+    """Return `part` for a model that did not make it; None if it may not be sent."""
     if isinstance(part, ThinkingPart):
-        # A summary is not what the model thought: only an operator's word sends it in the thought's place.
+        # A summary is not the model's reasoning: it is sent in its place only if the operator configures that.
         is_accepted = row.foreign == "field" if known else part.form == "raw"
         if not is_accepted or not part.content:
             return None
@@ -187,22 +196,28 @@ def _without_opaque(part: ModelResponsePart, *, known: bool, row: Profile) -> Mo
     if isinstance(part, OpaquePart):
         return None
     if isinstance(part, CompactionPart):
-        # Only its maker takes it as what it is; for everybody else it is what was said until now.
+        # Only its origin accepts it as a compaction; for other models it is text about the conversation so far.
         return TextPart(part.content) if part.content else None
     cleared = {name: None for name in _OPAQUE if getattr(part, name, None) is not None}
     return replace(part, **cleared) if cleared else part
 
 
 def reasoning_text(parts: list[ModelResponsePart]) -> str | None:
-    """The readable reasoning among `parts` as one text, as sibling-field wires carry it; None if there is none."""
+    """Join the readable reasoning in `parts`, for wires that have it in a sibling field; None if there is none."""
     texts = [part.content for part in parts if isinstance(part, ThinkingPart) and part.content]
     return "\n\n".join(texts) if texts else None
 
 
 def placeholder_reasoning(row: Profile, *, calls: bool, thinking_off: bool = False) -> str | None:
-    """What to send for reasoning that did not come back, where the row's provider refuses a message without it.
+    """Return the text to send for lost reasoning, if the row's provider rejects a message without reasoning.
 
-    `calls`: the message makes calls.
+    Args:
+        row: The profile.
+        calls: Whether the message has calls.
+        thinking_off: Whether the request switches thinking off.
+
+    Returns:
+        The text; None to send none.
     """
     if row.lost == "omit" or thinking_off or (row.lost_on == "tool_calls" and not calls):
         return None

@@ -1,14 +1,12 @@
-"""JSON as a struct, without what does not fit: a decoder is total.
+"""Lenient decoding of JSON, as values and as structs, so that a decoder accepts any input.
 
-The strict way is msgspec's and fast. A value that it refuses is read once more, loosely and field by field: what has
-an unexpected type is left out (of a list, its entries), everything else is kept.
+Strict JSON is decoded by msgspec. Input that it rejects is decoded again by rules that real servers need: `NaN` and
+`Infinity` (log-probabilities), lone surrogates (`\ud83d`, half of a character that a server cut in two), bytes that are
+not UTF-8, control characters in strings, numbers of more than 64 bits. Characters that cannot be encoded become U+FFFD;
+the rest of the value stays.
 
-JSON as servers really send it.
-
-Strict JSON is read by msgspec. What it refuses is read once more, by rules that real servers need: `NaN` and
-`Infinity` (log-probabilities), lone surrogates (`\ud83d`, half of a character that a server cut in two), bytes that
-are not UTF-8, control characters in strings, numbers that fit into nothing. What cannot be shown becomes U+FFFD; the
-rest of the value is kept.
+A struct is decoded by msgspec first, which is fast. A value that it rejects is converted field by field: a value of an
+unexpected type is left out (in a list, the entry), and everything else stays.
 """
 
 from __future__ import annotations
@@ -21,11 +19,15 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are not strict JSON, or not of the type asked for."""
+"""The exceptions that msgspec raises for bytes that are not strict JSON or not of the expected type."""
 
 
 def decode_lenient_json(data: bytes) -> Any:
-    """The JSON value in `data`. Raises ValueError if there is none."""
+    """Decode a JSON value.
+
+    Raises:
+        ValueError: The data is not JSON.
+    """
     try:
         return msgspec.json.decode(data)
     except DECODE_ERRORS:
@@ -37,12 +39,12 @@ def decode_lenient_json(data: bytes) -> Any:
 
 
 def _parse_integer(digits: str) -> int | float:
-    """Within 64 bits: encoders refuse larger ones."""
+    """Parse an integer; one that may exceed 64 bits becomes a float, because encoders reject it."""
     return int(digits) if len(digits) <= 18 else float(digits)
 
 
 def _replace_surrogates(value: Any) -> Any:
-    """`value` without lone surrogates, which no encoder accepts."""
+    """Replace lone surrogates, which no encoder accepts, in a value."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
@@ -56,8 +58,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def decode_lenient_object(data: bytes, *, allow_list: bool = False) -> dict[str, Any] | None:
-    """The JSON object in `data`, or, if it may be `listed`, that is all there is in a list: Google wraps its errors so.
-    None if there is none."""
+    """Decode a JSON object.
+
+    Args:
+        data: The bytes.
+        allow_list: Whether a list with one object is accepted as that object; Google wraps its errors so.
+
+    Returns:
+        The object; None if there is none.
+    """
     try:
         value = decode_lenient_json(data)
     except ValueError:
@@ -68,7 +77,12 @@ def decode_lenient_object(data: bytes, *, allow_list: bool = False) -> dict[str,
 
 
 def lenient_struct_decoder(struct_type: type[S], *, allow_list: bool = True) -> Callable[[bytes], S | None]:
-    """A function from bytes to `to`; None for what is not a JSON object (see `decode_lenient_object`) at all."""
+    """Return a function that decodes bytes as a struct; its result is None if they are not a JSON object.
+
+    Args:
+        struct_type: The struct; all its fields must have defaults.
+        allow_list: See `decode_lenient_object`.
+    """
     decode = msgspec.json.Decoder(struct_type).decode
 
     def decode_leniently(data: bytes) -> S | None:
@@ -83,7 +97,12 @@ def lenient_struct_decoder(struct_type: type[S], *, allow_list: bool = True) -> 
 
 
 def convert_leniently(value: dict[str, Any], struct_type: type[S]) -> S:
-    """`value` as `to`, without the fields whose values do not fit. All fields of `to` must have defaults."""
+    """Convert an object to a struct, leaving out fields whose values do not fit.
+
+    Args:
+        value: The object.
+        struct_type: The struct; all its fields must have defaults.
+    """
     values: dict[str, Any] = {}
     for name, key, type_, struct, list_struct in _field_plan(struct_type):
         raw = value.get(key)
@@ -112,12 +131,12 @@ def _convert(value: Any, type_: Any) -> Any:
 class _Field(NamedTuple):
     name: str
     wire_name: str
-    """What the wire calls it."""
+    """The field's name on the wire."""
     type: Any
     struct: type[msgspec.Struct] | None
-    """The struct it holds, if it holds one."""
+    """The struct that the field holds, if any."""
     list_struct: type[msgspec.Struct] | None
-    """The struct of which it holds a list."""
+    """The struct of which the field holds a list, if any."""
 
 
 @cache
@@ -137,12 +156,12 @@ def _is_struct(type_: Any) -> bool:
 
 
 def int_of(raw: dict[str, Any], name: str) -> int | None:
-    """The member `name`, if it is an integer."""
+    """Return the member `name` if it is an integer; otherwise None."""
     value = raw.get(name)
     return value if type(value) is int else None
 
 
 def dict_of(raw: dict[str, Any], name: str) -> dict[str, Any]:
-    """The member `name`, if it is an object; else an empty one."""
+    """Return the member `name` if it is an object; otherwise an empty object."""
     value = raw.get(name)
     return value if isinstance(value, dict) else {}

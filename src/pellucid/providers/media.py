@@ -1,4 +1,4 @@
-"""Images, sounds and files as the wires of OpenAI's family carry them: by URL, which may hold the data itself."""
+"""Images, audio and files as OpenAI's wires and similar ones carry them: by URL, also by `data:` URLs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,29 @@ from ..parts import Audio, File, Image, UserContent
 
 
 def url_of(content: Image | File, default_type: str) -> str:
-    """Where it is; or the data as a `data:` URL, taken for `otherwise` where it does not say what it is."""
+    """Return the content's URL, or its data as a `data:` URL, with `default_type` if it has no media type."""
     return content.url or data_url(content, default_type)
 
 
 def data_url(content: Image | File, default_type: str) -> str:
+    """Return the content's data as a `data:` URL, with `default_type` if it has no media type."""
     return f"data:{content.media_type or default_type};base64,{content.data or ''}"
 
 
 def input_audio(content: Audio) -> dict[str, Any]:
-    """Sound as a piece of a message."""
+    """Encode audio as a content part."""
     kind = (content.media_type or "audio/wav").rpartition("/")[2].removeprefix("x-")
     form = {"mpeg": "mp3"}.get(kind, kind)
     return {"type": "input_audio", "input_audio": {"data": content.data, "format": form}}
 
 
 def unsupported_content(content: UserContent, where: str) -> RequestError:
-    """`where` begins with the preposition: `over Responses`, `to Mistral`."""
+    """Return the error for content that a wire cannot carry.
+
+    Args:
+        content: The content.
+        where: The wire, with its preposition: `over Responses`, `to Mistral`.
+    """
     return RequestError(
         f"a {content.kind} in this form cannot be sent {where}",
         kind="unsupported",

@@ -1,6 +1,6 @@
-"""What a dialect is: a row of values and of names from closed sets of small strategies.
+"""A profile: the row of a dialect, with values and with names from closed sets of small strategies.
 
-There is no `if provider ==` anywhere else: wires read the row. The rows are in `profiles`.
+The code has no `if provider ==`: wires read the row. The rows are in `profiles`.
 """
 
 from __future__ import annotations
@@ -13,154 +13,170 @@ import msgspec
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """One dialect."""
+    """The profile of one dialect."""
 
     name: str = ""
     title: str = ""
     wire: str = "openai_chat"
     """The name of a row of `wires.WIRES`."""
 
-    # Where it is, and who we are there.
+    # Address and credentials.
     base_url: str = ""
     path: str = "/chat/completions"
     base_url_env: tuple[str, ...] = ()
-    """The environment variables that usually name another address; only the library looks at them."""
+    """The environment variables that usually name another address. Only the library reads them."""
     base_url_env_path: str = ""
-    """What the provider's own clients add to an address from there."""
+    """The path that the provider's own clients append to an address from the environment."""
     api_key_env: tuple[str, ...] = ()
     auth: Literal["bearer", "api-key", "x-api-key", "x-goog-api-key", "aws", "optional", "none"] = "bearer"
-    """`bearer`: `Authorization: Bearer KEY`; `optional`: the same, if there is a key; `aws`: the same, and without a
-    key the request is signed; `…-key`: a header of that name."""
+    """`bearer`: `Authorization: Bearer KEY`; `optional`: the same if there is a key; `aws`: the same, but without a key
+    the request is signed; `…-key`: a header of that name."""
     path_whole: str = ""
-    """The path for an answer in one piece, where it is not `path`. Both may hold `{model}` (see `path_of`)."""
+    """The path for a response in one piece, if it is not `path`. Both may contain `{model}` (see `path_of`)."""
     model_in: Literal["body", "path"] = "body"
-    """What says which model is meant; with `path`, the body has the API's version and betas in the model's place."""
+    """Where the model is named. With `path`, the body has the API's version and betas in the model's place."""
     stream_in: Literal["body", "path"] = "body"
-    """What says whether to stream, on wires where it can be either."""
+    """Where streaming is requested, on wires that have both ways."""
     api_version: str = ""
     betas: tuple[str, ...] = ()
-    """Features that are asked for by name, on wires that have such names."""
+    """Beta features that are requested by name, on wires that have such names."""
 
-    # Reading.
+    # Decoding of responses.
     reasoning_fields: tuple[str, ...] = ("reasoning_content", "reasoning", "reasoning_text")
-    """Where reasoning text may stand beside the content; the first that holds text counts."""
+    """Fields next to the content that may hold reasoning text; the first one with text counts."""
     merge: Literal["incremental", "cumulative", "detect"] = "incremental"
-    """Whether a streamed reasoning fragment is the next piece, or everything so far."""
+    """Whether a streamed reasoning fragment is the next piece, or the whole text so far."""
     repeats: Literal["keep", "drop"] = "keep"
-    """Whether a reasoning delta equal to the one before it is a second copy."""
+    """Whether a reasoning delta that equals the one before it is kept, or dropped as a second copy."""
     tags: str | tuple[str, str] | None = None
-    """The family of markers (see `pellucid.tags`) that may stand in the content, or `harmony`, or a pair of markers
-    (`["<reflect>", "</reflect>"]`); None: content is content."""
+    """The family of markers (see `pellucid.tags`) in the content, or `harmony`, or a pair of markers
+    (`["<reflect>", "</reflect>"]`); None: the content has no markers."""
     implicit_start: Literal["never", "always", "auto"] | None = None
-    """Whether an answer may begin inside reasoning, without the opening marker; None: as the family says."""
+    """Whether a response may begin inside reasoning, without the opening marker; None: the family's value."""
     reasoning_tokens: Literal["inside", "outside", "by_total"] = "inside"
-    """Whether the completion count includes reasoning; `by_total`: whichever agrees with the reported total."""
+    """Whether the completion count includes reasoning; `by_total`: whichever matches the reported total."""
     item_end: Literal["told", "next"] = "told"
-    """When a reasoning item is over: when the wire tells its end, or, where that comes only after everything else,
-    with the next item."""
+    """When a reasoning item ends: when the wire reports its end, or, if the wire reports it only after everything else
+    (`next`), with the next item."""
     server_tools: tuple[str, ...] = ()
-    """Types of calls that the provider answers itself, although they look like calls for us to answer."""
+    """Types of calls that the provider answers itself, although they look like calls of the caller's functions."""
     form: Literal["raw", "summary"] = "raw"
-    """What readable reasoning is, where the wire itself does not tell."""
+    """The form of readable reasoning, if the wire does not report it."""
 
-    # Asking.
+    # Encoding of requests.
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     thinking: Literal[
         "effort", "thinking_type", "enable_thinking", "reasoning_object", "reasoning_switch", "template", "none"
     ] = "none"
-    """How to say how much to think:
+    """How a request asks for an amount of thinking:
     `effort` `reasoning_effort: low`; `thinking_type` `thinking: {type: enabled}` and `reasoning_effort`;
     `enable_thinking` `enable_thinking: true`; `reasoning_object` `reasoning: {effort: low}`; `reasoning_switch`
     `reasoning: {enabled: true}` and `reasoning_effort`; `template` `chat_template_kwargs: {enable_thinking: true}`
-    and `reasoning_effort`; `none`: it cannot be said."""
+    and `reasoning_effort`; `none`: it cannot."""
     effort_field: str = "reasoning_effort"
-    """Where `effort` puts the level."""
+    """The field in which `effort` puts the level."""
     efforts: tuple[str, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-    """The levels this provider knows. Others are rounded to the nearest; where there are none, none is sent."""
+    """The levels that the provider knows. Others are rounded to the nearest one; if the list is empty, none is sent."""
     effort_on: str = ""
-    """The level that stands for the model's own amount, where a model that is asked for none does not think; empty:
-    to ask for no level is enough."""
+    """The level that requests the model's default amount, for models that do not think without a level; empty: no level
+    is needed."""
     thinking_on: str = "enabled"
-    """What `thinking_type` calls it to think."""
+    """The value with which `thinking_type` switches thinking on."""
     template_switches: tuple[str, ...] = ("enable_thinking",)
-    """What chat templates call the switch; a template ignores the names that it does not know."""
+    """Names of the switch in chat templates. A template ignores names that it does not know."""
     budget_field: str = ""
-    """Where a budget of thinking tokens goes; empty: it cannot be said. (`reasoning_object` has its own place.)"""
+    """The field for a budget of thinking tokens; empty: there is none. (`reasoning_object` has its own field.)"""
     thinking_mode: Literal["none", "budget", "adaptive"] = "none"
-    """How Claude is told to think: not at all; by a budget of tokens; as it sees fit, by `efforts`."""
+    """How thinking is requested from Claude: not at all; by a budget of tokens; adaptively, by `efforts`."""
     thinking_off: Literal["disabled", "between_tools", "least"] = "disabled"
-    """How Claude is told not to think; `least`: it cannot be, and thinks as little as it can."""
+    """How thinking is switched off for Claude; `least`: it cannot be, so the lowest effort is requested."""
     thinking_display: str = ""
-    """What to ask for where reasoning is not shown unasked (`summarized`)."""
+    """The display to request from models that show reasoning only on request (`summarized`)."""
     budgets: dict[str, int] = {}
-    """The tokens of thought that a level stands for; `on` is the model's own amount."""
+    """The budget of each level, in tokens; `on` is the model's default amount."""
     max_tokens_default: int = 0
-    """What to send on wires that demand a limit, where none was asked for."""
+    """The limit to send on wires that require one, if the request has none."""
     sampling: Literal["free", "without_thinking", "told_off", "never"] = "free"
-    """When `temperature`, `top_p` and what else bends the choice of tokens are sent, where some models refuse them;
-    `told_off`: to a model that thinks unasked, only when it is told not to."""
+    """When `temperature`, `top_p` and other sampling settings are sent, because some models reject them. The third
+    value is for models that think by default: they get them only if thinking is switched off."""
     forced_calls: Literal["free", "without_thinking", "never"] = "free"
-    """When a model can be made to call a tool."""
-    knows: tuple[str, ...] = ()
-    """Which settings beyond the common ones it takes: `top_k`, `verbosity`, `service_tier`, `user`, `metadata`,
-    `cache_key`. Many servers refuse a field that they do not know."""
+    """When a request can force a model to call a tool."""
+    knows: tuple[Literal["top_k", "verbosity", "service_tier", "user", "metadata", "cache_key"], ...] = ()
+    """The settings that it takes in addition to the common ones. Many servers reject a field that they do not know."""
     own: dict[str, str] = {}
-    """Settings that only this provider has, and where in the body they go (`a.b`: inside an object). They are sent as
-    they are, and win over the unified ones. Where there are none, a wire takes those of its own maker."""
+    """Settings that only this provider has, each with its path in the body (`a.b`: inside an object). They are sent as
+    they are, and win over the unified ones. If there are none, the wire uses the settings of its own maker."""
     media: Literal["by_url", "inline"] = "by_url"
-    """Whether it fetches images and files that a request names; `inline`: they must be in the request."""
+    """Whether it fetches images and files by URL; `inline`: their data must be in the request."""
     system_role: Literal["system", "developer"] = "system"
     stream_usage: bool = True
     """Whether `stream_options: {include_usage: true}` may be sent."""
     store: bool | None = None
-    """Whether to ask that answers be kept at the provider; None: it is not said."""
+    """Whether the provider is asked to store responses; None: the field is not sent."""
     include: tuple[str, ...] = ()
-    """What to ask for besides the answer (`reasoning.encrypted_content`)."""
+    """Additional output to request (`reasoning.encrypted_content`)."""
 
-    # What goes back (see `history`).
+    # History (see `history`).
     replay: Literal["none", "field", "details", "carrier"] = "none"
-    """How own reasoning goes back: not at all; as text in `replay_field`; as the structured whole it came as (merged
-    `reasoning_details`, a Responses item), or in the field where there is none; or as the carrier it came in: the
-    merged details, else tags in the content."""
+    """How reasoning of the same origin is sent back: not at all; as text in `replay_field`; in its structured form
+    (merged `reasoning_details`, a Responses item), or in the field if it has none; or in the carrier in which it came:
+    the merged details, else tags in the content."""
     replay_on: Literal["always", "thinking"] = "always"
-    """`thinking`: not to a model that is told not to think."""
+    """`thinking`: not if the request switches thinking off."""
     replay_unsigned: bool = True
-    """Whether reasoning without a signature may go back."""
+    """Whether reasoning without a signature may be sent back."""
     replay_field: str = "reasoning_content"
     replay_also: tuple[str, ...] = ()
-    """Further fields that get the same text, for servers of which one does not know the version."""
+    """Further fields that get the same text, for servers of unknown version."""
     replay_signature: str = ""
-    """The field for the signature beside the text; empty: there is none."""
+    """The field for the signature of the text; empty: there is none."""
     foreign: Literal["drop", "field"] = "drop"
-    """What becomes of another model's readable reasoning."""
+    """Whether readable reasoning of another model is dropped, or sent in the field."""
     lost: Literal["omit", "empty", "space", "sentinel"] = "omit"
-    """What to send where the reasoning of an own message did not come back; `sentinel`: the text of that name."""
+    """What to send for the lost reasoning of a message; `sentinel`: the text in the field `sentinel`."""
     sentinel: str = ""
     lost_on: Literal["all", "tool_calls"] = "tool_calls"
     lost_stops_thinking: bool = False
-    """Whether a call whose reasoning did not come back can only be followed by an answer without thinking."""
+    """Whether the response to a call whose reasoning was lost must be requested without thinking."""
 
     models: tuple[dict[str, Any], ...] = ()
-    """What differs for the models whose name fits the pattern `match` (`*` and `?`; capitals make no difference)."""
+    """Changed values for models whose name matches the pattern `match` (`*` and `?`; case is ignored)."""
 
     def for_model(self, model: str) -> Profile:
-        """This profile with what differs for `model`; of several rows that fit, the first."""
+        """Return this profile with the values for `model`, from the first row that matches.
+
+        Args:
+            model: The model's name.
+        """
         for row in self.models:
             if fnmatchcase(model.lower(), row["match"].lower()):
                 return self.derive({name: value for name, value in row.items() if name != "match"} | {"models": ()})
         return self
 
     def credentials(self, api_key: str | None) -> dict[str, str]:
-        """The header that authenticates a request, as `auth` says; none without a key."""
+        """Return the header that authenticates a request, in the form that `auth` names; none without a key.
+
+        Args:
+            api_key: The key; None for none.
+        """
         if api_key is None or self.auth == "none":
             return {}
         return {self.auth: api_key} if self.auth.endswith("-key") else {"Authorization": f"Bearer {api_key}"}
 
     def path_of(self, quoted_model: str, *, stream: bool) -> str:
-        """The path of a request below the base URL, with the model in its place, where the path holds it."""
+        """Return the path of a request below the base URL, with the model's name in place of `{model}`.
+
+        Args:
+            quoted_model: The model's name, quoted for a URL.
+            stream: Whether the response is streamed.
+        """
         pattern = self.path if stream or not self.path_whole else self.path_whole
         return pattern.replace("{model}", quoted_model)
 
     def derive(self, changes: Mapping[str, Any]) -> Profile:
-        """This profile with other values, which were checked."""
+        """Return this profile with other values, which must have been checked.
+
+        Args:
+            changes: The new values, by field.
+        """
         return msgspec.convert({**msgspec.to_builtins(self), **changes}, Profile)

@@ -1,5 +1,6 @@
-"""Dialects as data: the rows that ship (`profiles.toml`), and those of the same form that an operator adds in the
-configuration, checked. Evidence for each row's values is beside the row.
+"""Profiles as data: the builtin rows (`profiles.toml`), and rows of the same form in an operator's configuration.
+
+All rows are checked. The evidence for a row's values is next to the row.
 """
 
 from __future__ import annotations
@@ -22,9 +23,17 @@ _TAGS = (*tags.FAMILIES, "harmony")
 
 
 def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict[str, Profile]:
-    """Profiles from tables. A row may extend one of `known` or an earlier row.
+    """Make profiles from tables.
 
-    Raises `ConfigError` with one line a mistake.
+    Args:
+        rows: The rows by name. A row may extend a known profile or an earlier row.
+        known: The known profiles by name.
+
+    Returns:
+        The new profiles by name.
+
+    Raises:
+        ConfigError: One line for each mistake.
     """
     loaded: dict[str, Profile] = {}
     mistakes: list[str] = []
@@ -53,7 +62,7 @@ def load_profiles(rows: Mapping[str, Any], known: Mapping[str, Profile]) -> dict
     return loaded
 
 
-# --- what can be wrong with a row --------------------------------------------------------------------------------
+# --- checks of a row ---------------------------------------------------------------------------------------------
 
 _FIELDS = {field.name: field.type for field in fields(Profile) if field.name != "name"}
 _FIELDS["wire"] = Literal[tuple(WIRES)]
@@ -63,7 +72,7 @@ _MODEL_FIELDS = {"match": str, **{name: _FIELDS[name] for name in _FIELDS if nam
 def _mistakes(
     where: str, values: Mapping[str, Any], known: Mapping[str, Any], required_key: str | None = None
 ) -> list[str]:
-    """One line for each value that cannot be, with what could."""
+    """Return one line for each invalid value, with the valid ones."""
     mistakes = (
         []
         if required_key is None or required_key in values
@@ -84,7 +93,7 @@ def _mistakes(
 
 
 def _unwritable(where: str, profile: Profile) -> Iterator[str]:
-    """One line for each value of `thinking` that the profile's wire cannot write."""
+    """Yield one line for each value of `thinking` that the profile's wire cannot write."""
     writable = WIRES[profile.wire].thinking
     if writable is None:
         return
@@ -99,7 +108,7 @@ def _unwritable(where: str, profile: Profile) -> Iterator[str]:
 
 
 def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:
-    """What is wrong with a marker family's name, or with a pair of markers."""
+    """Check a marker family's name or a pair of markers. Return one line for each mistake."""
     if value is None:
         return []
     if not isinstance(value, str):
@@ -108,11 +117,13 @@ def tags_mistakes(value: str | Sequence[str] | None) -> list[str]:
 
 
 def _describe_type(type_: Any) -> str:
-    """A type, for people."""
+    """Describe a type for an error message."""
     options = [option for option in get_args(type_) if option not in (type(None), Ellipsis)]
     if get_origin(type_) is Literal:
         return f"one of {', '.join(repr(option) for option in options)}"
     if get_origin(type_) is tuple:
+        if get_origin(options[0]) is Literal:
+            return f"a list of {', '.join(repr(option) for option in get_args(options[0]))}"
         return "a list of tables" if get_origin(options[0]) is dict else "a list of texts"
     if get_origin(type_) is dict:
         return "a table of texts" if options[-1] is str else "a table of numbers"
@@ -125,6 +136,6 @@ def _describe_type(type_: Any) -> str:
 
 @cache
 def builtin_profiles() -> dict[str, Profile]:
-    """The rows that ship, by name."""
+    """Return the builtin profiles by name."""
     text = files(__package__).joinpath("profiles.toml").read_bytes()
     return load_profiles(msgspec.toml.decode(text), {})

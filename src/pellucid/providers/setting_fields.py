@@ -1,16 +1,16 @@
-"""The fields of a request that come from settings, written so that it is known which setting each comes from.
+"""The fields of a request that come from settings, with a record of the setting from which each comes.
 
-Each wire has tables (setting → path in the body) and, for settings that are more than a value in one place, functions.
+Each wire has tables (setting → path in the body), and functions for settings that are more than one value in one place.
 All of them write through a `SettingFields`. So a request and the warnings about it (`setting_warnings`) come from the
-same lines:
+same code:
 
-* A setting that no line writes is one that the model does not take.
-* Of two settings in one place, the later write wins, and the earlier setting is not sent beside it.
-* A setting that is left out because of another one is withheld by the line that leaves it out.
-* A number that is sent as another one gets a note from the line that changes it.
+* A setting that nothing writes is one that the model does not take.
+* Of two settings with one path, the later write wins, and the earlier setting is not sent.
+* A setting that is left out because of another one is withheld by the code that leaves it out.
+* A number that is sent as another number gets a note from the code that changes it.
 
-A path is the names of objects and a field, joined by dots (`generationConfig.topP`). Settings that act elsewhere, or
-within a field that has other content, claim a path of their own below it (`tools.cache_control`).
+A path consists of the names of objects and a field, joined by dots (`generationConfig.topP`). A setting that acts
+elsewhere, or inside a field that has other content, claims a path of its own below it (`tools.cache_control`).
 """
 
 from __future__ import annotations
@@ -25,41 +25,46 @@ Body = dict[str, Any]
 Settings = Mapping[str, Any]
 
 HEADER = "header:"
-"""What the path of a header begins with."""
+"""The prefix of a header's path."""
 
 HISTORY = "messages.reasoning"
-"""The path of earlier reasoning."""
+"""The path of earlier reasoning in the messages."""
 
 
 class SettingWrite(NamedTuple):
-    """A setting, written to one place."""
+    """One write of a setting to a path."""
 
     setting: str
     path: str
     value: Any
     state: Literal["sent", "withheld", "bar"] = "sent"
-    """Withheld: it would be sent, were it not for other settings. A bar only keeps others from writing there."""
+    """`withheld`: it would be sent without certain other settings. `bar`: it only keeps others from writing there."""
 
 
 class SettingFields:
-    """The fields of one request that come from settings."""
+    """The fields of one request that come from settings, and the record of their writes."""
 
     def __init__(self, settings: Settings, body: Body | None = None) -> None:
-        """Write to `body`; what stands in it gives way to the settings."""
+        """Create the fields.
+
+        Args:
+            settings: The request's settings.
+            body: The body to write to; settings replace its fields. None for a new one.
+        """
         self.settings = settings
         self.body: Body = {} if body is None else body
         self.writes: list[SettingWrite] = []
         """In order of precedence: later writes win."""
         self.suppressors: dict[str, set[str]] = {}
-        """For each setting that is withheld, those because of which it is."""
+        """For each withheld setting, the settings that cause it."""
         self.notes: dict[str, str] = {}
-        """A sentence for each setting that is sent otherwise than given; `{model}` stands for the model's name."""
+        """A sentence for each setting whose value is sent changed; `{model}` stands for the model's name."""
         self.dependent: set[str] = set()
-        """Settings that mean nothing but beside others."""
+        """Settings that have an effect only together with others."""
         self.thinking_paths: tuple[str, ...] = ()
-        """Where any value of `thinking` can be sent."""
+        """The paths at which values of `thinking` can be sent."""
         self.thinking_position = 0
-        """How many writes come before it."""
+        """How many writes come before those of `thinking`."""
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -75,7 +80,7 @@ class SettingFields:
         inside[path] = value
 
     def put_all(self, paths: Mapping[str, str], *, skip_none: bool = False) -> None:
-        """Send those of the settings that stand in this table, unchanged."""
+        """Send the settings that are in this table, unchanged."""
         settings = self.settings
         if settings.keys().isdisjoint(paths.keys()):
             return  # most requests have few settings, and tables are long
@@ -84,7 +89,7 @@ class SettingFields:
                 self.put(setting, path, settings[setting])
 
     def put_extra_body(self, *, merge: bool = False) -> None:
-        """Send the fields that the caller names, in place of all others; with `merge`, object by object."""
+        """Send the fields of `extra_body`, which replace all others; with `merge`, objects are merged."""
         extra: Body = self.settings.get("extra_body", {})
         if merge:
             self.writes += [SettingWrite("extra_body", path, None) for path in leaf_paths("", extra)]
@@ -94,43 +99,48 @@ class SettingFields:
             self.body.update(extra)
 
     def claim(self, setting: str, path: str, value: Any = None) -> None:
-        """Record that `setting` acts at `path`, where something else writes."""
+        """Record that `setting` acts at `path`, which other code writes."""
         self.writes.append(SettingWrite(setting, path, value))
 
     def bar(self, setting: str, *paths: str) -> None:
-        """Record that beside `setting` nothing of earlier settings is sent at these paths."""
+        """Record that with `setting`, earlier settings are not sent at these paths."""
         self.writes += [SettingWrite(setting, path, None, "bar") for path in paths]
 
     def claim_request_settings(self) -> None:
-        """Record those that act on a request over HTTP, whatever its body is."""
+        """Record the settings that act on any HTTP request, whatever its body is."""
         if "timeout" in self.settings:
             self.claim("timeout", "timeout:")
         for name in self.settings.get("extra_headers", ()):
             self.claim("extra_headers", HEADER + name)
 
     def claim_sampling(self, path: str) -> None:
-        """Record that sampling is sent because of a thinking level at `path`, if that is what it is sent beside."""
+        """Record that sampling settings are sent because of the thinking level at `path`, if `thinking` set it."""
         sampling = [write for write in self.writes if write.path in SAMPLING]
         self.dependent |= {write.setting for write in sampling}
         if [write.setting for write in self.writes if write.path == path] == ["thinking"]:
             self.writes += [SettingWrite("thinking", f"sampling.{path}", value) for _, path, value, _ in sampling]
 
     def claim_history(self, row: Profile) -> None:
-        """Record that a model which is told not to think does not get its earlier thoughts back."""
+        """Record that earlier reasoning is not sent back while thinking is switched off."""
         if row.replay != "none" and row.replay_on == "thinking":
             self.claim("thinking", HISTORY)
 
     def withhold(self, setting: str, path: str, by: Iterable[str] = ()) -> None:
-        """Record that `setting` would be sent at `path`, were it not for the settings `by`."""
+        """Record that `setting` would be sent at `path` without the settings `by`."""
         self.writes.append(SettingWrite(setting, path, None, "withheld"))
         self.add_suppressors(setting, by)
 
     def add_suppressors(self, setting: str, by: Iterable[str]) -> None:
-        """Record that beside each of these settings `setting` makes no difference."""
+        """Record that `setting` has no effect together with any one of these settings."""
         self.suppressors.setdefault(setting, set()).update(by)
 
     def withdraw(self, fields: Container[str], by: Iterable[str] | None) -> None:
-        """Remove top-level fields again: because of the settings `by`, or (None) because the model never takes them."""
+        """Remove top-level fields again.
+
+        Args:
+            fields: The fields.
+            by: The settings that cause it; None if the model never takes the fields.
+        """
         for name in [name for name in self.body if name in fields]:
             del self.body[name]
         by = None if by is None else set(by)
@@ -140,7 +150,7 @@ class SettingFields:
                 self.add_suppressors(write.setting, by or ())
 
     def remove(self, path: str) -> None:
-        """Send nothing at `path`, and no objects that are empty then."""
+        """Remove the field at `path`, and the objects that become empty."""
         *objects, name = path.split(".")
         inside = [self.body]
         for outer in objects:
@@ -150,21 +160,34 @@ class SettingFields:
                 del body[field]
 
     def set_thinking_paths(self, *paths: str, before: bool = False) -> None:
-        """Record where any value of `thinking` can be sent: in place of the writes until now, or `before` all."""
+        """Record the paths at which values of `thinking` can be sent.
+
+        Args:
+            *paths: The paths.
+            before: Whether these writes come before all others, not after those so far.
+        """
         self.thinking_paths = paths
         self.thinking_position = 0 if before else len(self.writes)
 
 
 def sampling_suppressors(fields: SettingFields, row: Profile, path: str) -> list[str] | None:
-    """The settings of which each alone asks for an effort at `path` beside which this model takes no sampling; None for
-    a model that takes none without them either."""
+    """Return the settings that each request an effort with which the model takes no sampling settings.
+
+    Args:
+        fields: The request's setting fields.
+        row: The profile.
+        path: The path of the effort.
+
+    Returns:
+        The settings; None for a model that never takes sampling settings.
+    """
     if row.sampling != "without_thinking":
         return None
     return [one.setting for one in fields.writes if one.path == path and not accepts_sampling(row, one.value)]
 
 
 def leaf_paths(path: str, value: Any) -> Iterator[str]:
-    """The paths of the plain values in it."""
+    """Yield the paths of the scalar values in a value."""
     if isinstance(value, Mapping) and value:
         for name, inner in value.items():
             yield from leaf_paths(f"{path}.{name}" if path else name, inner)

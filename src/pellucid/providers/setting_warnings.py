@@ -1,6 +1,6 @@
-"""Warnings about settings: one sentence for each that a model cannot honour as given.
+"""Warnings about settings: one sentence for each setting that a model cannot honour as requested.
 
-They are read off what a wire wrote (`SettingFields`); nothing is encoded for them.
+They are derived from the writes of a wire (`SettingFields`). No request is encoded for them.
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from .profiles import builtin_profiles
 from .setting_fields import HISTORY, SettingFields, SettingWrite, leaf_paths
 
 _EMPTY: tuple[Any, ...] = ({}, [], None)
-"""Values that ask for nothing."""
+"""Values that request nothing."""
 
 
 _THINKING = frozenset({"thinking", "thinking_budget", "thinking_summary"})
-"""Which of these wins is not said by the order in which they are written: a wire withholds the others."""
+"""The order of writes does not decide which of these wins: a wire withholds the others."""
 
 
 def setting_warnings(fields: SettingFields, row: Profile, model: str) -> list[str]:
-    """The sentences, in the order of the settings. `model`: the model's name in them."""
+    """Return the warnings, in the order of the settings.
+
+    Args:
+        fields: The fields that the wire wrote.
+        row: The profile.
+        model: The model's name in the warnings.
+    """
     warnings: list[str] = []
     outcome = _Outcome(fields)
     for setting, value in fields.settings.items():
@@ -39,7 +45,7 @@ def setting_warnings(fields: SettingFields, row: Profile, model: str) -> list[st
         elif setting in fields.dependent or not outcome.is_known(setting):
             sentence = _unknown_setting_message(setting, row, model)
         elif type(value) not in (int, float) and _is_in_request(value, fields.body):
-            continue  # another setting asks for the very same
+            continue  # another setting requests the same
         else:
             sentence = _not_sent_message(outcome.suppressors(setting))
         if sentence is not None:
@@ -48,27 +54,27 @@ def setting_warnings(fields: SettingFields, row: Profile, model: str) -> list[st
 
 
 class _Outcome:
-    """What became of settings when all were written."""
+    """The final state of the settings after all writes."""
 
     def __init__(self, fields: SettingFields) -> None:
         self.fields = fields
         self._places: dict[str, list[int]] = {}
-        """The places of each setting's writes that are more than a bar."""
+        """The indexes of each setting's writes, without bars."""
         self._places_by_field: dict[str, list[int]] = {}
-        """The places of the writes within each field at the top of the body: no others touch each other."""
+        """The indexes of the writes inside each top-level field. Only writes in the same one can conflict."""
         for place, (setting, path, _, state) in enumerate(fields.writes):
             if state != "bar":
                 self._places.setdefault(setting, []).append(place)
             self._places_by_field.setdefault(path.partition(".")[0], []).append(place)
         self._is_disjoint = _are_disjoint([write.path for write in fields.writes])
-        """Mostly no two settings are written to one place: then nothing has to be compared."""
+        """Whether no two writes overlap, as is usual: then no writes need to be compared."""
 
     def is_known(self, setting: str) -> bool:
-        """Whether the model takes a setting, or would without the others."""
+        """Whether the model takes a setting, or would take it without the other settings."""
         return setting in self._places
 
     def sent(self, setting: str) -> list[SettingWrite]:
-        """The writes of a setting that no later write takes the place of."""
+        """Return the writes of a setting that no later write replaces."""
         writes: list[SettingWrite] = []
         for place in self._places.get(setting, ()):
             write = self.fields.writes[place]
@@ -79,7 +85,7 @@ class _Outcome:
         return writes
 
     def suppressors(self, setting: str) -> list[str]:
-        """The settings of which each alone keeps this one from being sent, in the order in which they were given."""
+        """Return the settings that each prevent this one from being sent, in the order of the request."""
         per_write = [self._suppressors_of_write(place) for place in self._places[setting]]
         names = set.intersection(*per_write) | self.fields.suppressors.get(setting, set())
         return [other for other in self.fields.settings if other in names]
@@ -92,7 +98,7 @@ class _Outcome:
         )
 
     def _later(self, place: int, path: str, setting: str) -> list[SettingWrite]:
-        """What other settings send near a path, behind this place."""
+        """Return the later writes of other settings in the same top-level field."""
         near = self._places_by_field.get(path.partition(".")[0], ())
         return [
             write
@@ -102,7 +108,7 @@ class _Outcome:
         ]
 
     def _suppressors_of_write(self, place: int) -> set[str]:
-        """The settings of which each alone takes the place of this write, or sends the same there."""
+        """Return the settings that each replace this write, or send the same value there."""
         write = self.fields.writes[place]
         suppressors: set[str] = set()
         later_writes: dict[str, list[SettingWrite]] = {}
@@ -137,7 +143,7 @@ def _is_written_over(path: str, later: list[SettingWrite]) -> bool:
     return any(path == one.path or path.startswith(f"{one.path}.") for one in later)
 
 
-# --- the sentences -------------------------------------------------------------------------------------------------
+# --- messages ------------------------------------------------------------------------------------------------------
 
 
 def _not_sent_message(suppressors: list[str]) -> str:
@@ -158,7 +164,7 @@ def _unknown_setting_message(setting: str, row: Profile, model: str) -> str:
 
 @lru_cache(256)
 def _nearest_setting(name: str) -> str | None:
-    """The unified setting that may be meant. To look for it takes long."""
+    """Return the unified setting with the most similar name. The search is slow, so results are cached."""
     return next(iter(get_close_matches(name, SETTINGS, 1)), None)
 
 
@@ -189,7 +195,7 @@ def _thinking_message(outcome: _Outcome, row: Profile, model: str) -> str | None
 
 
 def _is_in_request(value: Any, body: Any) -> bool:
-    """Whether all of a value can be seen in what is sent; of a yes or no it cannot be said."""
+    """Whether all of a value can be found in the request. For a boolean this is unknown, so it is False."""
     sent = list(_leaves(body))
     return all(
         not isinstance(leaf, bool) and any(type(one) is type(leaf) and one == leaf for one in sent)
@@ -198,7 +204,7 @@ def _is_in_request(value: Any, body: Any) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """The plain values in it, in order."""
+    """Yield the scalar values in a value, in order."""
     if isinstance(value, Mapping):
         for inner in value.values():
             yield from _leaves(inner)

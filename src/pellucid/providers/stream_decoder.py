@@ -1,13 +1,13 @@
-"""One answer, from bytes to a legal turn: what most decoders do alike.
+"""Decoder of one response, from bytes to a legal turn, for the wires that share this structure.
 
-A wire brings a `Reader`, which understands its frames, and names how frames are cut (`EventFrames`, `LineFrames`).
-What it means that the bytes end is decided here:
+A wire supplies a `WireReader`, which understands its frames, and a framing (`EventFrames`, `LineFrames`). This module
+decides what the end of the bytes means:
 
-* A request for a stream may be answered with a body, or with a page of HTML: the first bytes show it.
-* A last event or line that lacks its end counts if it is whole JSON.
-* An answer that never was one of this wire is `not_…`; one without a word is `empty_stream`; one that stopped before
-  it said that it was over is `stream_truncated`. What came is kept.
-* A finish reason that means failure is a failure, also without a word of explanation.
+* A request for a stream may be answered with a body, or with an HTML page: the first bytes show it.
+* A last event or line without its end counts if it is complete JSON.
+* The error of a response that is not of this wire is `not_…`; of an empty one, `empty_stream`; of one that stopped
+  before its end, `stream_truncated`. Content that arrived before the error stays.
+* A finish reason that means failure is a failure, also without an error object.
 """
 
 from __future__ import annotations
@@ -27,86 +27,105 @@ from .frame_template import MAX_TRIES, FrameTemplate, SkipRule, Template, Varyin
 from .lenient_json import decode_lenient_json
 
 Frame: TypeAlias = SSE
-"""A frame has a name (mostly none) and its bytes, whatever the framing."""
+"""A frame has a name (usually empty) and its bytes, whatever the framing."""
 
 
 class WireReader:
-    """The state of one answer: what a wire makes of its frames."""
+    """Base class of the state of one response: reads a wire's frames and writes events.
+
+    Args:
+        origin: The origin of the turn.
+    """
 
     wire: ClassVar[str]
-    """What people call it, for messages."""
+    """The wire's name in messages."""
     code: ClassVar[str]
-    """The code of an answer that is not of this wire."""
+    """The error code of a response that is not of this wire."""
     varying_values: ClassVar[tuple[VaryingValue, ...]] = ()
-    """What is not read of a frame that is one more piece of text, and may be something else in each."""
+    """Values that are not read in a frame with more text, and that may differ in each frame."""
 
     def __init__(self, origin: Origin) -> None:
         self.emit = Emitter(origin)
         self.is_recognized = False
-        """Whether anything of this wire came."""
+        """Whether any data of this wire was received."""
         self.finished = False
-        """Whether the wire said why the model stopped."""
+        """Whether the wire reported why the model stopped."""
         self.done = False
-        """Whether the wire said that nothing more will come."""
+        """Whether the wire reported that no more data will follow."""
         self.skip_rule: SkipRule | None = None
-        """How frames like this one may be skipped. None before each is read: `frame` sets it where all that it noted
-        of the frame, but for one text, which it emitted as it came, is what such frames have in common."""
+        """How frames like the current one may be skipped. It is None before each frame is read. `read_frame` sets it if
+        everything that it used of the frame is the same in all such frames, except one text, which it emitted
+        unchanged."""
         self.last_skipped = b""
-        """The last frame, or the read that it was, of which only the text was read."""
+        """The last frame of which only the text was read, or the read that consisted of it."""
 
     def read_frame(self, data: bytes, name: str) -> None:
-        """Read one frame. Never raises, whatever is in it."""
+        """Read one frame. It never raises, whatever the frame holds.
+
+        Args:
+            data: The frame's bytes.
+            name: The frame's name; usually empty.
+        """
         raise NotImplementedError
 
     def flush(self) -> None:
-        """Let go of what was held back, before an error or the end."""
+        """Write what was held back, before an error or the end."""
 
     def end_normally(self) -> None:
-        """The answer ended in good order: say what it left unsaid."""
+        """Write what the response left out, after it ended without an error."""
 
     def fail(self, error: ErrorInfo) -> None:
+        """Write what was held back, then the error."""
         self.flush()
         self.emit.fail(error)
 
     def reject(self, data: bytes) -> None:
-        """What came is not of this wire."""
+        """Fail because the data is not of this wire."""
         message = f"the upstream did not answer in {self.wire} JSON"
         self.fail(ErrorInfo("model_error", message, code=self.code, upstream_message=quote_start(data)))
 
 
 MIN_LEARNING_BYTES = 16_384
-"""A read of so many bytes may hold enough frames that it pays to learn from the first of them. A smaller one is
-one batch of events, so that what comes last in it can be known at its beginning."""
+"""From this size on, a read may hold enough frames that learning a template from the first ones pays. A smaller read is
+decoded as one batch of events, so that its last event is known at its beginning."""
 
 MAX_SINGLE_FRAMES = 8
-"""So many frames of a read are read one by one, in the hope of text alone; then the rest of it is read at once."""
+"""How many frames of a read are decoded one by one to learn a template, before the rest is decoded at once."""
 
 MAX_PARTIAL_BYTES = 16_384
-"""So many bytes of a frame are kept until it is whole, before its pieces are read as they come."""
+"""How many bytes of an incomplete frame are kept until it is complete. A larger one is decoded in pieces."""
 
 
 class StreamDecoder:
-    """`feed(bytes)`, then `end(cause)`: any bytes, cut anywhere, give one legal, closed turn."""
+    """Decoder of one response: `feed(bytes)`, then `end(cause)`.
+
+    Any bytes, cut anywhere, give one legal, closed turn.
+
+    Args:
+        reader: Reads the wire's frames.
+        frames: Cuts the bytes into frames.
+    """
 
     def __init__(self, reader: WireReader, frames: Frames) -> None:
         self._reader = reader
         self._frames = frames
         self._template = FrameTemplate(reader.varying_values)
         self._on_skip: Callable[[str], object] | None = None
-        """See `SkipRule`."""
+        """Called with each skipped text; see `SkipRule`."""
         self._is_idle = False
-        """Whether no frame is under way, so that the next read can be taken for itself."""
+        """Whether no frame is incomplete, so that the next read can be decoded by itself."""
         self._is_lone = False
-        """Whether the last frame that was read in full brought one event."""
+        """Whether the last frame that was read in full gave one event."""
         self._partial = b""
-        """The beginning of a frame whose end has not come: it is looked at when it is whole."""
+        """The beginning of an incomplete frame, which is read when it is complete."""
         self._has_ended = False
         self.done = False
-        """Whether the wire said that nothing more will come."""
+        """Whether the wire reported that no more data will follow."""
         self.text_template: Template | None = None
-        """Of a read that is one more delta of the open part and nothing else; None if that is not known just now."""
+        """The template of a read that is one more delta of the open part and nothing else; None if unknown."""
 
     def feed(self, data: bytes) -> list[ModelEvent]:
+        """Decode the bytes of one read."""
         reader, emit = self._reader, self._reader.emit
         template = self.text_template
         if self._partial:
@@ -132,8 +151,11 @@ class StreamDecoder:
         return events
 
     def feed_until_text(self, data: bytes) -> tuple[list[ModelEvent], bytes]:
-        """Feed the first frame at least, and no more than it takes to know `text_template`: the events, and the bytes
-        that were not taken, for `texts_of` or `feed`."""
+        """Decode at least the first frame, and no more than are needed to know `text_template`.
+
+        Returns:
+            The events, and the remaining bytes, for `texts_of` or `feed`.
+        """
         template, frames = self._template, self._frames
         if self._partial:
             data, self._partial = self._partial + data, b""
@@ -148,7 +170,7 @@ class StreamDecoder:
             if self._is_idle and template.read is not None:
                 if len(data) >= min_bytes:
                     break
-                frames_left = 0  # what is left is read at once
+                frames_left = 0  # the rest is decoded at once
             end = frames.first_frame_end(data)
         else:
             if end == 0 and self._is_idle and template.frame is not None and len(data) <= MAX_PARTIAL_BYTES:
@@ -161,9 +183,13 @@ class StreamDecoder:
         return self._reader.emit.take(), data
 
     def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes]:
-        """The texts of the deltas like `text_template` that a read begins with, the last such frame, and the bytes that
-        were not taken: they bring something else. A frame that is not whole is kept until it is, if it is no larger
-        than `MAX_PARTIAL_BYTES`."""
+        """Read the deltas at the beginning of a read that match `text_template`.
+
+        An incomplete frame at the end is kept, if it has at most `MAX_PARTIAL_BYTES`.
+
+        Returns:
+            The texts, the last such frame, and the remaining bytes, which have other content.
+        """
         texts, last, rest = self._template.split(self._partial + data)
         self._partial = b""
         if 0 < len(rest) <= MAX_PARTIAL_BYTES and self._frames.first_frame_end(rest) == 0:
@@ -172,12 +198,16 @@ class StreamDecoder:
 
     @property
     def holds_partial(self) -> bool:
-        """Whether the next read goes on with a frame that has begun."""
+        """Whether the next read continues an incomplete frame."""
         return bool(self._partial)
 
     def add_text(self, text: str, last: bytes) -> None:
-        """Take the text of reads like `text_template` that were not fed, and whose deltas are on their way already.
-        `last` is the latest of them."""
+        """Record the text of reads that matched `text_template` and whose deltas were delivered without `feed`.
+
+        Args:
+            text: The texts, joined.
+            last: The last of these reads.
+        """
         self._template.tries = MAX_TRIES
         self._reader.emit.add_text(text)
         self._record_skip(text, last)
@@ -201,12 +231,12 @@ class StreamDecoder:
                     continue
                 template.forget()
                 if frame == b"[DONE]" or reader.done:
-                    reader.done = True  # and nothing counts that follows it
+                    reader.done = True  # frames after it are ignored
                     continue
                 before, holds = len(emit.events), emit.hold_count
                 reader.skip_rule = None
                 reader.read_frame(frame, name)
-                # A second one in a row is likely to be followed by more; to learn takes longer than to read.
+                # The second such frame in a row is likely to be followed by more. Learning costs more than reading.
                 was_lone, self._is_lone = self._is_lone, len(emit.events) == before + 1 and emit.hold_count == holds
                 if was_lone and self._is_lone and template.tries and not reader.done:
                     self._learn(name, frame)
@@ -217,13 +247,19 @@ class StreamDecoder:
             template.learn_read(data, *frames[0])
 
     def _learn(self, name: str, frame: bytes) -> None:
-        """If all that the frame brought is more text, the next one may be like it."""
+        """Learn a template from a frame whose only content is more text."""
         text, rule = _text_of(self._reader.emit.events[-1]), self._reader.skip_rule
         if text and rule is not None:
             self._template.learn(name, frame, text, rule.needs_reading)
             self._on_skip = rule.on_skip
 
     def end(self, cause: Cause = "eof", error: ErrorInfo | None = None) -> list[ModelEvent]:
+        """End the turn and return the remaining events. Idempotent.
+
+        Args:
+            cause: Why the bytes end.
+            error: The failure that ends them, if any.
+        """
         reader = self._reader
         if not self._has_ended:
             self._has_ended = True
@@ -260,7 +296,7 @@ class StreamDecoder:
 
 
 def _text_of(event: ModelEvent) -> str:
-    """The text, if the event is a delta of thought or text with nothing beside it."""
+    """Return the text of an event that is a thinking or text delta with text only; otherwise empty."""
     delta = event.delta if type(event) is PartDeltaEvent else None
     if type(delta) is ThinkingPartDelta:
         return delta.content_delta or "" if delta == ThinkingPartDelta(delta.content_delta) else ""
@@ -287,29 +323,33 @@ def _empty_error(wire: str) -> ErrorInfo:
     return ErrorInfo("model_error", message, code="empty_stream")
 
 
-# --- how frames are cut ------------------------------------------------------------------------------------------
+# --- framing -----------------------------------------------------------------------------------------------------
 
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class Frames(Protocol):
-    """Bytes to frames; raises only `FrameTooLarge`."""
+    """Cuts bytes into frames. The only exception that it raises is `FrameTooLarge`."""
 
     @property
     def idle(self) -> bool:
-        """Whether no frame is under way."""
+        """Whether no frame is incomplete."""
         ...
 
     def first_frame_end(self, data: bytes) -> int:
-        """Where the first frame of `data` ends, if `data` begins one; 0 if it does not end there, -1 if that cannot be
-        seen. A frame whose end is not there is waited for."""
+        """Return the end of the first frame in `data`, which must begin with a frame.
+
+        Returns:
+            The index of the end; 0 if the frame is incomplete, so that more data is awaited; -1 if the end cannot be
+            found without decoding.
+        """
         ...
 
     def feed(self, data: bytes) -> list[Frame]: ...
 
     def end(self) -> list[Frame]:
-        """The last frame, if its end did not come; it may be broken off."""
+        """Return the last frame, if its end was not received. It may be incomplete."""
         ...
 
 
@@ -317,7 +357,11 @@ _BLANK_LINE = re.compile(rb"\n\r?\n|\r\r|\n\r\Z").search
 
 
 class EventFrames:
-    """Server-sent events; or all of it, if it begins as no such stream does."""
+    """Framing of server-sent events; or the whole body as one frame, if the data does not begin like a stream.
+
+    Args:
+        max_bytes: Limit of one event, or of the body.
+    """
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -342,7 +386,7 @@ class EventFrames:
                 return []
             if body[:1] not in (b"{", b"[", b"<"):
                 self._events = SSEDecoder(self._max_bytes)
-                self.feed = self._events.feed  # type: ignore[method-assign]  # from now on without this detour
+                self.feed = self._events.feed  # type: ignore[method-assign]  # later calls skip this method
                 return self._events.feed(data)
             self._body, data = Body(self._max_bytes), body
         self._body.add(data)
@@ -355,13 +399,17 @@ class EventFrames:
 
 
 class LineFrames:
-    """Lines of JSON; or all of it, if its first line is no JSON: a body that somebody made readable, or a page."""
+    """Framing of lines of JSON; or the whole body as one frame, if its first line is not JSON (indented JSON, HTML).
+
+    Args:
+        max_bytes: Limit of one line, or of the body.
+    """
 
     def __init__(self, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lines: NDJSONDecoder | None = None
         self._body = Body(max_bytes)
-        """Everything, until the first line is whole; and from then on, if that was no JSON."""
+        """All data until the first line is complete; and all later data, if that line is not JSON."""
         self._is_body = False
 
     @property
@@ -390,7 +438,7 @@ class LineFrames:
 
 
 class Body:
-    """All of the bytes, as one frame."""
+    """Collects all bytes as one frame."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

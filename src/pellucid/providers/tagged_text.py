@@ -1,7 +1,7 @@
 """Answer text that may hold reasoning between tags, as older models write it.
 
-What the splitter holds back, because it could become a marker, goes out when something else follows (`pause`): order
-is data. The markers are kept with the part, for a verbatim replay.
+Text that the splitter holds back, because it may become a marker, is released when something else follows (`pause`),
+because the order matters. The part stores its markers, so that it can be sent back unchanged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,17 @@ TEXT: Key = "text"
 _REASONING_KEY: Key = "tagged"
 
 HARMONY = "harmony"
-"""What a row's `tags` says for gpt-oss's own format."""
+"""The value of a row's `tags` for gpt-oss's own format."""
 
 
 class TaggedText:
-    """Writes text to `emit`, split at the tags of the row's family; where the row has none, as it is.
+    """Writes text to an emitter, split at the tags of the row's family; unchanged if the row has none.
 
-    `thinking` takes what is found between the tags; by default it is reasoning like any other.
+    Args:
+        emit: The emitter.
+        row: The profile.
+        thinking: Receives the text between the tags; by default it is emitted as reasoning.
+        key: The key of the reasoning block.
     """
 
     def __init__(
@@ -45,7 +49,7 @@ class TaggedText:
         self._open_marker: str | None = None
         self._has_answer = False
         self.skip_rule: SkipRule | None = None
-        """Of the text that was fed last."""
+        """The rule for the text that was fed last."""
 
     def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         if self._splitter is None:
@@ -60,7 +64,10 @@ class TaggedText:
             self._emit_spans(spans)
 
     def pause(self) -> None:
-        """Something else follows. White space before an answer stays held: it is not known yet whose it is."""
+        """Release held text, because something else follows.
+
+        White space before the answer stays held, because it is not known yet whether it belongs to the answer.
+        """
         if self._splitter is not None and self._has_answer:
             self._emit_spans(self._splitter.pause())
 
@@ -85,12 +92,12 @@ class TaggedText:
 
 
 def tag_family(row: Profile) -> tags.Family | None:
-    """The markers of this row; None where it has none, or harmony's, which are more than markers."""
+    """Return the marker family of a row; None if it has none, or has harmony, which is more than markers."""
     return None if row.tags in (None, HARMONY) else tags.family(row.tags)
 
 
 def with_markers(part: ThinkingPart) -> str | None:
-    """The reasoning between the markers it came in; None if it did not come in markers."""
+    """Return reasoning between the markers in which it came; None if it had none."""
     markers = part.provider_details or {}
     if not isinstance(markers.get("open"), str):
         return None

@@ -1,4 +1,4 @@
-"""The caller's functions, as wires write them that have a name, a description and a JSON Schema for each."""
+"""Encode functions for wires that describe each by a name, a description and a JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ..settings import ModelCall, ToolDefinition
 
 
 def offered_tools(call: ModelCall) -> tuple[ToolDefinition, ...]:
-    """The functions to offer. A choice narrowed to some names is said by offering only those.
+    """Return the functions to send. If the tool choice names some functions, only those are sent.
 
-    Raises `RequestError` for a choice of functions that there are not.
+    Raises:
+        RequestError: The tool choice names a function that does not exist.
     """
     tools, choice = call.tools, call.tool_choice
     unknown = sorted(set(choice.names) - {tool.name for tool in tools})
@@ -30,7 +31,12 @@ def offered_tools(call: ModelCall) -> tuple[ToolDefinition, ...]:
 
 
 def function_tool(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
-    """`{"type": "function", "function": {…}}`, with `more` inside where it is not None."""
+    """Encode a function as `{"type": "function", "function": {…}}`.
+
+    Args:
+        tool: The function.
+        **more: Other members of the inner object; None is left out.
+    """
     function: dict[str, Any] = {
         "name": tool.name,
         "description": tool.description,
@@ -41,7 +47,8 @@ def function_tool(tool: ToolDefinition, **more: Any) -> dict[str, Any]:
 
 
 def arguments_object(call: ToolCallPart) -> dict[str, Any]:
-    """The arguments as an object, for wires that take nothing else; what is none is wrapped, for the model to see."""
+    """Return the arguments as an object, for wires that require one. Invalid JSON is wrapped, so that the model sees
+    it."""
     try:
         return call.args_as_dict()
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -49,5 +56,5 @@ def arguments_object(call: ToolCallPart) -> dict[str, Any]:
 
 
 def arguments_text(args: Any) -> str:
-    """Arguments as JSON text, which they mostly are already; nothing at all is no text yet."""
+    """Return arguments as JSON text, which they usually are already; empty for None."""
     return args if isinstance(args, str) else "" if args is None else json_text(args)

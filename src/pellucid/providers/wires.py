@@ -1,4 +1,4 @@
-"""The wires there are, by name: how to write a request, and what reads the answer."""
+"""Table of all wires by name: the encoder of requests and the decoder of responses of each."""
 
 from __future__ import annotations
 
@@ -17,36 +17,51 @@ from .setting_fields import SettingFields, Settings
 
 
 class Decoder(Protocol):
-    """Bytes to events, sans-IO: `feed` what was read, `end` once with why it is over. Total and idempotent."""
+    """Decoder of one response, without I/O: `feed` the bytes of each read, then `end` once with the cause.
+
+    It accepts any bytes and never raises; a second `end` returns nothing.
+    """
 
     @property
     def done(self) -> bool:
-        """Whether the wire said that nothing more will come: then it is not worth waiting for the connection to end."""
+        """Whether the wire reported that no more data will follow, so that the connection's end need not be awaited."""
         ...
 
     @property
     def text_template(self) -> Template | None:
-        """Of a read that is one more delta of the open part and nothing else; None if that is not known just now."""
+        """The template of a read that is one more delta of the open part and nothing else; None if unknown."""
         ...
 
     def add_text(self, text: str, last: bytes) -> None:
-        """Take the text of reads like `text_template` that were not fed, and whose deltas are on their way already.
-        `last` is the latest of them."""
+        """Record the text of reads that matched `text_template` and whose deltas were delivered without `feed`.
+
+        Args:
+            text: The texts, joined.
+            last: The last of these reads.
+        """
         ...
 
     def texts_of(self, data: bytes) -> tuple[list[str], bytes, bytes]:
-        """The texts of the deltas like `text_template` that a read begins with, the last such frame, and the bytes that
-        were not taken: they bring something else. What is not whole at the end is kept."""
+        """Read the deltas at the beginning of a read that match `text_template`.
+
+        An incomplete frame at the end is kept.
+
+        Returns:
+            The texts, the last such frame, and the remaining bytes, which have other content.
+        """
         ...
 
     def feed_until_text(self, data: bytes) -> tuple[list[ModelEvent], bytes]:
-        """Feed the first frame at least, and no more than it takes to know `text_template`: the events, and the bytes
-        that were not taken, for `texts_of` or `feed`."""
+        """Decode at least the first frame, and no more than are needed to know `text_template`.
+
+        Returns:
+            The events, and the remaining bytes, for `texts_of` or `feed`.
+        """
         ...
 
     @property
     def holds_partial(self) -> bool:
-        """Whether the next read goes on with a frame that has begun."""
+        """Whether the next read continues an incomplete frame."""
         ...
 
     def feed(self, data: bytes) -> list[ModelEvent]: ...
@@ -55,24 +70,24 @@ class Decoder(Protocol):
 
 
 class Wire(NamedTuple):
-    """One provider API: what is sent where, and what reads the answer."""
+    """One provider API: its encoder, its decoder, and the address and headers of requests."""
 
     name: str
     encode: Callable[[ModelCall, Profile, Origin], dict[str, Any]]
-    """The request's JSON body."""
+    """Encodes the request's JSON body."""
     decoder: Callable[[Profile, Origin, str], Decoder]
-    """A decoder for one answer of this content type."""
+    """Makes the decoder of one response with this content type."""
     setting_fields: Callable[[Settings, Profile], SettingFields]
-    """The fields of the body that come from settings, as `encode` writes them: what the model takes of them. Raises
-    `RequestError` where `encode` would because of the settings."""
+    """Returns the fields of the body that come from settings, as `encode` writes them. They show which settings the
+    model takes. It raises `RequestError` where `encode` would because of the settings."""
     path: Callable[[ModelCall, Profile], str] = lambda call, row: row.path_of(quote(call.model), stream=call.stream)
-    """Where below the base address it goes."""
+    """Returns the request's path below the base address."""
     headers: Callable[[Profile, str | None, ModelCall], dict[str, str]] = lambda row, api_key, call: row.credentials(
         api_key
     )
-    """The credentials, and the other headers that the API wants."""
+    """Returns the request's headers: the credentials, and other headers that the API requires."""
     thinking: frozenset[str] | None = None
-    """The values of a row's `thinking` that `encode` can write; None: all of them."""
+    """The values of a row's `thinking` that `encode` can write; None for all of them."""
 
 
 WIRES = {
@@ -102,10 +117,19 @@ WIRES = {
         Wire("ollama", ollama.encode, ollama.decoder, ollama.setting_fields),
     )
 }
-"""There is no other list of their names: a profile's `wire` is one of these."""
+"""The wires by name. This is the only list of them: a profile's `wire` is one of these names."""
 
 
 def decode(row: Profile, data: bytes, content_type: str = "text/event-stream") -> list[ModelEvent]:
-    """The events of one captured answer, streamed or whole."""
+    """Decode one captured response, streamed or whole.
+
+    Args:
+        row: The profile.
+        data: The response body.
+        content_type: The body's content type.
+
+    Returns:
+        The events of the turn.
+    """
     decoder = WIRES[row.wire].decoder(row, Origin(row.name, row.wire, ""), content_type)
     return decoder.feed(data) + decoder.end()

@@ -1,19 +1,18 @@
-"""The tamper-evident record: what was stored, in which order, and that nobody changed it since.
+"""The tamper-evident record: proof of what was stored, in which order, and that it has not been changed.
 
-Each scope (a response, a conversation, a space) has one chain. What is stored there adds an entry: the digest of the
-content with a salt, and a hash over that and over the entry before. A checkpoint is a signature over how far the chains
-have come. So:
+Each scope (a response, a conversation, a space) has one chain. Stored content adds an entry: a salted digest of the
+content, and a hash over it and the previous entry. A checkpoint is a signature over the heads of chains. So:
 
-* Content that was changed does not fit its digest; an entry that was changed, left out, added or moved does not fit the
-  hashes; who makes all hashes anew lacks the key to sign them; and who drops an end, or a whole scope, leaves a
-  checkpoint that names it.
-* What is erased goes with its salt. The chain stays whole, and the digest that is left in it can be compared with no
-  guess. That it was erased is an entry of its own.
+* Changed content does not match its digest. A changed, missing, inserted or moved entry does not match the hashes. An
+  attacker who computes all hashes again has no key to sign them. The removal of the end of a chain, or of a whole
+  scope, is detected by the checkpoint that contains it.
+* The salt of erased content is deleted. The chain remains valid, and no guess can be compared with the remaining
+  digest. The erasure is an entry of its own.
 
-No input or output here, but for the file of the key (`keys`); no clock, and no randomness that is not handed in.
+This package does no I/O, except for the key file (`keys`). Time and randomness are arguments.
 
-* `chain` is what is hashed, and how; `keys` who signs, and what is signed. `lines` is the record as lines of JSON, and
-  `verify` reads them and says what is wrong.
+* `chain` defines the hashes, `keys` the keys, checkpoints and seals, `lines` the record as lines of JSON, and `verify`
+  checks these lines.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""What is hashed, and how. Whoever checks the record without us has this to write anew.
+"""Hashes and digests of the record. An independent verifier has to implement these functions.
 
-* `digest` of a content is SHA-256 over 16 random bytes, the salt, and the content. Without the salt nobody can try out
-  guesses.
-* `canonical` is JSON with its keys sorted and no blanks, in UTF-8: RFC 8785, for text, integers, lists and objects.
-* `framed` is a content of several pieces: a line of JSON that names them and says how long each is (null: there is
+* `content_digest` is SHA-256 over the salt (16 random bytes) and the content. Without the salt, guesses of the content
+  cannot be tested.
+* `canonical_json` is JSON with sorted keys and without spaces, in UTF-8: RFC 8785, for text, integers, lists and
+  objects.
+* `frame_content` joins a content of several pieces: a line of JSON with name and length of each piece (null: there is
   none), a line break, and the pieces.
-* The hash of an entry (`follow`) is SHA-256 over the hash of the one before it (32 bytes) and the entry as canonical
-  JSON. The first follows the hash of its owner and scope (`genesis`), so no chain can be passed off as another's.
+* `entry_hash` is SHA-256 over the hash of the previous entry (32 bytes) and the entry as canonical JSON. The first
+  entry follows the hash of its owner and scope (`genesis_hash`), so no chain can be presented as that of another scope.
 """
 
 from __future__ import annotations
@@ -27,36 +28,38 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What happened to something in a scope."""
+    """An entry of a chain: an event in the life of one content."""
 
     number: int
-    """From 1, without holes."""
+    """Position in the chain, from 1, without gaps."""
     at: int
     """In milliseconds since 1970."""
     kind: str
-    """`response`, `item`, `envelope`: it was stored. `deleted`, `expired`, `erased`: its content is gone."""
+    """`response`, `item`, `envelope`: content was stored. `deleted`, `expired`, `erased`: content was removed."""
     subject: str
-    """What it happened to: an id, or the number of an envelope."""
+    """Id of the content, or sequence number of the envelope."""
     digest: str | None = None
-    """Of the content that was stored, in hexadecimal. None: there is none to this entry."""
+    """Digest of the stored content, in hexadecimal. None: the entry has no content."""
     more: dict[str, Any] = {}
-    """`ends`: the numbers of the entries whose content is gone by this, as pairs of first and last. Other words are
-    of whoever stores."""
+    """`ends`: the numbers of the entries whose content this one removes, as pairs of (first, last). The store may add
+    other members."""
 
 
 class ChainHead(NamedTuple):
-    """How far a chain has come."""
+    """Number and hash of the newest entry of a chain."""
 
     number: int
     hash: bytes
 
 
 def canonical_json(value: Any) -> bytes:
-    # Half of a surrogate pair is no text, but what somebody wrote into a record is to be hashed, not fallen over.
+    """Encode a value as canonical JSON (see the module)."""
+    # A lone surrogate is not valid text, but a record that contains one must be hashed without an error.
     return _encode(value).encode("utf-8", "surrogatepass")
 
 
 def content_digest(salt: bytes, content: Iterable[bytes]) -> bytes:
+    """Return the digest of a content, which is passed in pieces."""
     hasher = sha256(salt)
     for piece in content:
         hasher.update(piece)
@@ -64,13 +67,16 @@ def content_digest(salt: bytes, content: Iterable[bytes]) -> bytes:
 
 
 def frame_content(fields: Mapping[str, Any], pieces: Mapping[str, bytes | None]) -> list[bytes]:
-    """One content. A number with a point in `fields` is written as Python does: the shortest that reads back equal."""
+    """Build a content of several pieces (see the module).
+
+    Floats in `fields` are written as by Python: the shortest decimal number that has the same value.
+    """
     lengths = [[name, None if piece is None else len(piece)] for name, piece in pieces.items()]
     return [canonical_json({**fields, "pieces": lengths}) + b"\n", *(piece for piece in pieces.values() if piece)]
 
 
 def decode_hex(text: str) -> bytes:
-    """The bytes that are written so, and in no other way; nothing, which is no hash, if none are."""
+    """Decode lower-case hexadecimal without spaces; return empty bytes, which are never a hash, for other text."""
     try:
         data = bytes.fromhex(text)
     except ValueError:
@@ -79,13 +85,14 @@ def decode_hex(text: str) -> bytes:
 
 
 def genesis_hash(owner: str, scope: str) -> bytes:
-    """What the first entry of a chain follows."""
+    """Return the hash that the first entry of a chain follows."""
     return sha256(_GENESIS + canonical_json({"owner": owner, "scope": scope})).digest()
 
 
 def entry_hash(previous: bytes, entry: Entry) -> bytes:
-    """The hash of an entry that comes after this one."""
-    # By hand, for this is done once for everything that is stored. A test holds it to `canonical`.
+    """Return the hash of an entry that follows the hash `previous`."""
+    # Formatted without the JSON encoder, for speed: this runs for every stored content. A test compares it with
+    # `canonical_json`.
     members = f'"kind":{encode_basestring(entry.kind)}'
     if entry.more:
         members += f',"more":{canonical_json(entry.more).decode("utf-8", "surrogatepass")}'
@@ -95,7 +102,7 @@ def entry_hash(previous: bytes, entry: Entry) -> bytes:
 
 
 def to_ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Pairs of first and last, for `ends`."""
+    """Convert numbers to pairs of (first, last), for `ends`."""
     pairs: list[list[int]] = []
     for number in sorted(numbers):
         if pairs and number == pairs[-1][1] + 1:
@@ -106,7 +113,7 @@ def to_ranges(numbers: Iterable[int]) -> list[list[int]]:
 
 
 def ended_ranges(more: dict[str, Any]) -> Sequence[tuple[int, int]] | None:
-    """The pairs in an entry's `more`; None if what stands there is no such thing."""
+    """Return the pairs of `ends` in an entry's `more`; None if they are not valid."""
     pairs = more.get("ends", [])
     if not isinstance(pairs, list):
         return None

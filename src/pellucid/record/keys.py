@@ -1,20 +1,19 @@
-"""Who signs the record (Ed25519), by which keys a signature is checked, and where the key that signs is kept.
+"""Keys of the record (Ed25519), checkpoints and seals.
 
-A signing key also seals: a seal is an HMAC by which the holder of the key, and nobody else, knows the end of a chain
-again that no checkpoint covers yet. Who changes a store without the key can neither sign nor seal.
+A signing key also makes seals. A seal is an HMAC over the head of a chain that no checkpoint covers yet; only the
+holder of the key can make or check it. An attacker who changes a store without the key can neither sign nor seal.
 
-The key is in a file that only its owner can read (see `data_directory`), made on the first start, or in an environment
-variable. Replicas share one. It is PEM; the first private key in it signs, and by the others, which may be public ones,
-what was signed before is still known.
+The key is in a file that only its owner can read (see `data_directory`), made at the first start, or in an environment
+variable. Replicas share one key. The format is PEM. The first private key signs. The others, which may be public keys,
+verify earlier signatures.
 
-Checkpoints: a signature over how far chains have come.
+A checkpoint is a signature over heads of chains. It contains the heads of those chains of an owner that have new
+entries since the owner's previous checkpoint, and the hash of that checkpoint (`previous`). So the checkpoints of an
+owner are a chain themselves, and a scope in a checkpoint cannot vanish. It also contains the hash of the gateway's
+previous checkpoint of any owner (`before`), so that an owner cannot vanish with all checkpoints.
 
-One names the heads of an owner's chains that went on since the one before, whose hash it holds (`previous`): so an
-owner's checkpoints are a chain themselves, and a scope that is named in one cannot vanish. It also holds the hash of
-the checkpoint that the gateway made before it, whoever's (`before`), so that no owner can vanish with all theirs.
-
-What is signed is the line `pellucid/checkpoint/1` and the checkpoint as canonical JSON; its hash is SHA-256 over that
-JSON and the signature.
+The signed bytes are the line `pellucid/checkpoint/1`, followed by the checkpoint as canonical JSON. The hash of a
+checkpoint is SHA-256 over this JSON and the signature.
 """
 
 from __future__ import annotations
@@ -56,25 +55,26 @@ _FORMAT_ERROR = "it must hold Ed25519 keys in PEM (-----BEGIN PRIVATE KEY-----),
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is signed."""
+    """The signed content of a checkpoint."""
 
     owner: str
     number: int
-    """Of the owner's checkpoints, from 1."""
+    """Number among the owner's checkpoints, from 1."""
     previous: str
-    """The hash of the owner's one before; empty: it is the first."""
+    """Hash of the owner's previous checkpoint; empty for the first."""
     serial: int
-    """Of the gateway's checkpoints, from 1."""
+    """Number among the gateway's checkpoints, from 1."""
     before: str
-    """The hash of the gateway's one before; empty: it is the first."""
+    """Hash of the gateway's previous checkpoint; empty for the first."""
     at: int
     """In milliseconds since 1970."""
     key: str
-    """The id of the key that signs."""
+    """Id of the signing key."""
     heads: dict[str, tuple[int, str]]
-    """How far each chain has come that went on: number and hash (hexadecimal) of its newest entry, by scope."""
+    """For each chain with new entries, by scope: number and hash (hexadecimal) of its newest entry."""
 
     def body(self) -> bytes:
+        """Return the checkpoint as canonical JSON."""
         return canonical_json(msgspec.to_builtins(self))
 
 
@@ -86,10 +86,11 @@ class SignedCheckpoint(msgspec.Struct, frozen=True):
 
     @property
     def hash(self) -> str:
+        """Hash of the checkpoint, in hexadecimal."""
         return sha256(self.checkpoint.body() + self.signature).hexdigest()
 
     def is_valid(self, trusted: TrustedKeys) -> bool:
-        """Whether its key, which is one of these, signed it."""
+        """Return whether the signature is valid. The checkpoint's key must be in `trusted`."""
         try:
             key = Ed25519PublicKey.from_public_bytes(trusted[self.checkpoint.key])
             key.verify(self.signature, _SIGNATURE_PREFIX + self.checkpoint.body())
@@ -99,11 +100,12 @@ class SignedCheckpoint(msgspec.Struct, frozen=True):
 
 
 def sign_checkpoint(signer: Signer, checkpoint: Checkpoint) -> SignedCheckpoint:
+    """Sign a checkpoint."""
     return SignedCheckpoint(checkpoint, signer.sign(_SIGNATURE_PREFIX + checkpoint.body()))
 
 
 def decode_checkpoint(body: bytes) -> Checkpoint | None:
-    """The checkpoint that has this body; None if none has exactly this."""
+    """Decode the body of a checkpoint; None if it is not exactly the canonical JSON of a checkpoint."""
     try:
         checkpoint = msgspec.json.decode(body, type=Checkpoint)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -112,7 +114,7 @@ def decode_checkpoint(body: bytes) -> Checkpoint | None:
 
 
 class Signer:
-    """A private key."""
+    """A private key, which signs and seals."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
@@ -122,18 +124,20 @@ class Signer:
 
     @classmethod
     def generate(cls) -> Signer:
+        """Make a new random key."""
         return cls(Ed25519PrivateKey.generate())
 
     def sign(self, data: bytes) -> bytes:
+        """Return the Ed25519 signature of data."""
         return self._key.sign(data)
 
     def seal(self, owner: str, scope: str, head: ChainHead, signed_number: int) -> bytes:
-        """Of a chain that has come so far, and is signed up to there."""
+        """Return the seal of a chain with this head, whose entries are signed up to `signed_number`."""
         sealed_fields = [owner, scope, head.number, head.hash.hex(), signed_number]
         return hmac(self._seal_key, canonical_json(sealed_fields), "sha256")
 
     def pem(self) -> bytes:
-        """The key itself: a secret."""
+        """Return the private key in PEM. This is a secret."""
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def __repr__(self) -> str:
@@ -141,38 +145,43 @@ class Signer:
 
 
 class TrustedKeys(dict[str, bytes]):
-    """Public keys, by their ids."""
+    """Public keys by their ids."""
 
     def __init__(self, keys: Iterable[bytes] = ()) -> None:
         super().__init__((key_id(key), key) for key in keys)
 
 
 def key_id(public: bytes) -> str:
-    """By which a checkpoint names the key that signed it."""
+    """Return the id of a public key in checkpoints."""
     return sha256(public).hexdigest()[:16]
 
 
 def public_pem(public: bytes) -> str:
+    """Encode a public key in PEM."""
     key = Ed25519PublicKey.from_public_bytes(public)
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 class Recording:
-    """Whether what is stored is recorded, and whose seals are on it.
+    """Whether stored contents are recorded, and the keys that seal chains.
 
-    `signers`: the first seals; by the others it is known again what they sealed. None: nothing is sealed."""
+    Args:
+        is_enabled: whether contents are recorded.
+        signers: the first one makes seals; the others check earlier seals. If empty, chains are not sealed.
+    """
 
     def __init__(self, is_enabled: bool = True, signers: Sequence[Signer] = ()) -> None:
         self.is_enabled = is_enabled
         self.signers = tuple(signers)
         self.unsigned_count = 0
-        """So many entries this process wrote since somebody set it to 0: what a checkpoint waits for."""
+        """Number of entries that this process wrote since the last checkpoint (`RecordStore.sign` sets it to 0)."""
 
     def seal(self, owner: str, scope: str, head: ChainHead, signed_number: int) -> bytes | None:
+        """Return the seal of a chain; None without a key."""
         return self.signers[0].seal(owner, scope, head, signed_number) if self.signers else None
 
     def is_sealed(self, owner: str, scope: str, head: ChainHead, signed_number: int, seal: bytes | None) -> bool:
-        """Whether one of them sealed this. Where there are none, everything is as it should be."""
+        """Return whether the seal is valid for one of the keys. Without keys, it is always true."""
         if not self.signers:
             return True
         return seal is not None and any(
@@ -181,23 +190,30 @@ class Recording:
 
 
 class RecordKeys(NamedTuple):
-    """What a key file holds."""
+    """The keys in a key file."""
 
     signers: tuple[Signer, ...]
-    """The first signs."""
+    """The private keys. The first one signs."""
     trusted: TrustedKeys
-    """The public keys of all."""
+    """The public keys of all keys."""
 
 
 def find_record_keys(path: Path) -> RecordKeys | None:
-    """Those that the environment holds, or else the file, if it is there. Raises `ConfigError`."""
+    """Read the keys from the environment variable, or else from the file; None if neither exists.
+
+    Raises:
+        ConfigError: if they are not valid.
+    """
     keys = _keys_from_environment()
     return read_record_keys(path) if keys is None and path.exists() else keys
 
 
 def ensure_record_keys(path: Path) -> RecordKeys:
-    """Those that the environment holds, or else the file, which is made with one new key if it is not there. Raises
-    `ConfigError`."""
+    """Read the keys from the environment variable, or else from the file, which is made with a new key if needed.
+
+    Raises:
+        ConfigError: if they are not valid.
+    """
     if (keys := _keys_from_environment()) is not None:
         return keys
     _FILE.ensure(path, lambda: Signer.generate().pem())
@@ -205,12 +221,20 @@ def ensure_record_keys(path: Path) -> RecordKeys:
 
 
 def read_record_keys(path: str | Path) -> RecordKeys:
-    """Those in the file. Raises `ConfigError` if it is not there, not right, or readable by others."""
+    """Read the keys of a file.
+
+    Raises:
+        ConfigError: if the file does not exist, is not valid, or is readable by other users.
+    """
     return _parse_private_keys(_FILE.read(Path(path))[0], str(path))
 
 
 def read_public_keys(path: Path) -> TrustedKeys:
-    """Public keys, from a file that need be no secret. Raises `ConfigError`."""
+    """Read public keys from a file, which need not be secret.
+
+    Raises:
+        ConfigError: if the file cannot be read, or is not valid.
+    """
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -219,7 +243,18 @@ def read_public_keys(path: Path) -> TrustedKeys:
 
 
 def parse_pem_keys(pem: bytes, where: str) -> tuple[list[Signer], list[bytes]]:
-    """The private keys in a PEM text, and the public ones of all keys in it. Raises `ConfigError`."""
+    """Parse the Ed25519 keys in a PEM text.
+
+    Args:
+        pem: the text.
+        where: its origin, for messages.
+
+    Returns:
+        The private keys, and the public keys of all keys.
+
+    Raises:
+        ConfigError: if the text is not valid, or contains no key.
+    """
     signers: list[Signer] = []
     publics: list[bytes] = []
     for block in _PEM_BLOCK.finditer(pem):

@@ -1,9 +1,10 @@
-"""The record as lines of JSON, which can be checked without the store it came from.
+"""The record as lines of JSON, which can be verified without the store.
 
-In this order: `begin`; the public `key`s; the `checkpoint`s, oldest first; then each `scope`, followed by its `entry`s;
-what is stored and `unrecorded`; and `end`, by which it is known that nothing was cut off.
+The order is: `begin`; the public `key`s; the `checkpoint`s, oldest first; each `scope`, followed by its `entry`s; the
+`unrecorded` contents; and `end`, which proves that no line is missing at the end.
 
-An entry's `content` is what its digest is of: text, or base64 in `content_base64`. Where it is gone, so is the `salt`.
+The digest of an entry covers its `content`: text, or base64 in `content_base64`. If the content was removed, the `salt`
+is missing too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ FORMAT = "pellucid/record/1"
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="begin"):
-    """What is told: everything, one owner's, or one scope."""
+    """First line: whether the export contains everything, one owner, or one scope."""
 
     format: str
     at: int
@@ -36,32 +37,32 @@ class KeyLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="
 
 
 class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="checkpoint"):
-    """A checkpoint. The numbers beside it are those under which it is kept."""
+    """A checkpoint, with the owner and the numbers of the row in which it is stored."""
 
     owner: str
     number: int
     serial: int
     checkpoint: Checkpoint | None
-    """None: what is kept there is none."""
+    """None: the stored row does not contain a valid checkpoint."""
     signature: bytes
 
 
 class ScopeLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="scope"):
-    """A chain, and where it is kept that it ends."""
+    """A chain, with its stored head."""
 
     owner: str
     scope: str
     number: int
     hash: str
     signed: int
-    """Up to here it is in a checkpoint."""
+    """Number of the last entry in a checkpoint."""
     since: int
-    """When its first entry was made."""
+    """Time of its first entry, in milliseconds since 1970."""
     seal: str | None = None
 
 
 class EntryLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="entry"):
-    """An entry of the chain that was begun last."""
+    """An entry of the chain of the last `scope` line."""
 
     number: int
     at: int
@@ -76,27 +77,28 @@ class EntryLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
     @property
     def entry(self) -> Entry:
+        """The entry, without salt and content."""
         return Entry(**{name: getattr(self, name) for name in Entry.__struct_fields__})
 
     @property
     def content_bytes(self) -> bytes | None:
-        """The content itself."""
+        """The content as bytes; None if it is not included."""
         return self.content.encode("utf-8", "surrogatepass") if self.content is not None else self.content_base64
 
 
 class UnrecordedLine(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="unrecorded"):
-    """Something that is stored, and of which the record knows nothing."""
+    """Stored content without an entry in the record."""
 
     owner: str
     scope: str
     kind: str
     subject: str
     before: bool
-    """It is older than the record."""
+    """Whether it is older than the record."""
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="end"):
-    """So many lines came before this one."""
+    """Last line: the number of lines before it."""
 
     lines: int
 
@@ -107,20 +109,29 @@ _decoder: msgspec.json.Decoder[Line] = msgspec.json.Decoder(Line)
 
 
 def encode_line(line: Line) -> bytes:
+    """Encode one line, with a line break."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def decode_line(data: bytes, number: int) -> Line:
-    """Raises `RequestError`, naming the line."""
+    """Decode one line.
+
+    Args:
+        data: the line.
+        number: its number, for the message.
+
+    Raises:
+        RequestError: if it is not a line of a record.
+    """
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        reason = str(error) if isinstance(error, msgspec.DecodeError) else "it is no JSON in UTF-8"
-        raise RequestError(f"line {number} is none of a record: {reason}", code="not_a_record") from None
+        reason = str(error) if isinstance(error, msgspec.DecodeError) else "it is not JSON in UTF-8"
+        raise RequestError(f"line {number} is not a line of a record: {reason}", code="not_a_record") from None
 
 
 def content_fields(data: bytes) -> dict[str, Any]:
-    """The fields of a line that hold this."""
+    """Return the fields of an entry line that contain this content."""
     try:
         return {"content": data.decode()}
     except UnicodeDecodeError:

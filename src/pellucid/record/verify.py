@@ -1,15 +1,15 @@
-"""Is the record whole, and is what is stored what was recorded?
+"""Verification of the record: whether it is complete and unchanged, and the stored contents match it.
 
     verifier = Verifier(trusted)
-    for line in lines: told += verifier.feed(line)       # a ScopeReport for each scope that is through
-    report = verifier.end()                              # with every Finding
+    for line in lines: reports += verifier.feed(line)    # a ScopeReport for each complete scope
+    report = verifier.end()                              # with all findings
 
-It is fed the lines of a record in their order (`lines`), from a store or from a file, and holds of them only what is
-still to be compared. What is wrong is named where it is wrong, and what follows it is checked nevertheless: an entry
-whose hash is not right is one finding, not as many as there are entries after it.
+The verifier is fed the lines of a record in order (`lines`), from a store or from a file. It keeps only the data that
+later lines need. After a finding, verification continues: an entry with a wrong hash is one finding, and the entries
+after it are compared with the stored hash.
 
-`_CheckpointChains` are checked first: whether they follow each other, and what they say of each chain. Then each `_Scope`,
-entry by entry, is held against that.
+First, the checkpoints are verified: their order, and the heads that they contain (`_CheckpointChains`). Then each chain
+is compared with these heads, entry by entry (`_Scope`).
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from .keys import Recording, SignedCheckpoint, TrustedKeys, parse_pem_keys
 from .lines import FORMAT, Begin, CheckpointLine, End, EntryLine, KeyLine, Line, ScopeLine, UnrecordedLine
 
 MAX_FINDINGS = 1_000
-"""So many findings are told, at most."""
+"""Maximum number of findings in a report."""
 
 FindingKind: TypeAlias = Literal[
-    "cut",  # the lines end before their end
-    "checkpoint",  # a checkpoint is missing, was changed, or does not follow the one before
-    "signature",  # a checkpoint was not signed with its key
-    "key",  # a checkpoint was signed with a key that is not known
-    "known",  # a checkpoint that was known before is not there
-    "vanished",  # a scope is not there
-    "entry",  # an entry was changed, or does not follow the one before
-    "missing",  # an entry is not there
-    "head",  # the chain does not end where it is kept that it does
-    "seal",  # … and whoever changed that had no key
-    "rewritten",  # the chain is whole, and not the one that was signed
+    "cut",  # lines are missing at the end
+    "checkpoint",  # a checkpoint is missing, was changed, or does not follow the previous one
+    "signature",  # the signature of a checkpoint is not valid
+    "key",  # a checkpoint was signed with an unknown key
+    "known",  # a checkpoint that was known before is missing
+    "vanished",  # a scope in a checkpoint is missing
+    "entry",  # an entry was changed, or does not follow the previous one
+    "missing",  # an entry is missing
+    "head",  # the stored head of a chain does not match its last entry
+    "seal",  # the stored head of a chain was written without the key
+    "rewritten",  # the chain is consistent, but is not the signed one
     "content",  # a content was changed
-    "gone",  # a content is gone, and nothing says why
-    "kept",  # a content is said to be gone, and can still be told by its salt
-    "unrecorded",  # something is stored of which the record knows nothing
+    "gone",  # a content is missing, and no entry removes it
+    "kept",  # an entry removes a content, but its salt is still there
+    "unrecorded",  # a stored content has no entry
 ]
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that is wrong."""
+    """A difference between the record and what it must be."""
 
     what: FindingKind
     message: str
     owner: str | None = None
     scope: str | None = None
     entry: int | None = None
-    """The number of the entry. Of several, the first."""
+    """Number of the entry; of several entries, the first."""
     checkpoint: int | None = None
-    """The number of the owner's checkpoint."""
+    """Number of the owner's checkpoint."""
 
     def __str__(self) -> str:
         where = [part for part in (self.owner, self.scope) if part is not None]
@@ -64,25 +64,25 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ScopeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is of a scope."""
+    """Result for one scope."""
 
     owner: str
     scope: str
     entries: int
     contents: int
-    """So many contents are there, as they were recorded."""
+    """Number of contents that are present."""
     gone: int
-    """So many were deleted, erased, or have expired."""
+    """Number of contents that were deleted or erased, or have expired."""
     signed: int
-    """Its entries up to this one are in a checkpoint; 0: none is."""
+    """Number of the last entry in a checkpoint; 0: there is none."""
     checkpoint: int | None
-    """The number of the owner's last checkpoint that names it."""
+    """Number of the owner's last checkpoint that contains the scope."""
     signed_at: int | None
-    """When that was made, in milliseconds."""
+    """Time of that checkpoint, in milliseconds since 1970."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found in all."""
+    """Result for the whole record."""
 
     scopes: int
     entries: int
@@ -90,19 +90,25 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     gone: int
     checkpoints: int
     before: int
-    """So many things are stored that are older than the record."""
+    """Number of stored contents that are older than the record."""
     keys: Literal["given", "own", "none"]
-    """By which keys the checkpoints were checked: by ones that were given, or by the record's own word."""
+    """The keys that verified the checkpoints: those passed to the verifier, or those in the record itself."""
     findings: tuple[Finding, ...]
 
     @property
     def is_ok(self) -> bool:
+        """Whether there are no findings."""
         return not self.findings
 
 
 class Verifier:
-    """`trusted`: the public keys that count; none: those that the record names itself. `recording`: by whose seals the
-    ends of chains are known that no checkpoint covers yet. `known`: checkpoints that must be in it."""
+    """Verifies the lines of a record.
+
+    Args:
+        trusted: the public keys that are trusted; if empty, the keys in the record itself.
+        recording: has the keys that check the seals of chains; None: seals are not checked.
+        known: checkpoints that the record must contain.
+    """
 
     def __init__(
         self,
@@ -123,7 +129,7 @@ class Verifier:
         self._has_end = False
 
     def feed(self, line: Line) -> list[ScopeReport]:
-        """The next line. What is through by it."""
+        """Verify the next line; return the reports of scopes that end before it."""
         reports: list[ScopeReport] = []
         if isinstance(line, EntryLine):
             if self._scope is None:
@@ -138,7 +144,7 @@ class Verifier:
         return reports
 
     def end(self) -> Report:
-        """There are no more. (A record that does not close with its own `end` was cut off.)"""
+        """Finish the verification after the last line. A record without an `end` line is incomplete."""
         if self._scope is not None:
             self._end_scope(self._scope)
         if not self._has_end:
@@ -168,9 +174,9 @@ class Verifier:
         match line:
             case Begin():
                 if line.format != FORMAT:
-                    yield Finding("cut", f"this is {line.format!r}, and {FORMAT!r} is what is known here")
+                    yield Finding("cut", f"the format is {line.format!r}, and only {FORMAT!r} is supported")
                 if self._begin is not None or self._checkpoint_chain is not None:
-                    yield Finding("cut", "this is more than one record, or not from its beginning")
+                    yield Finding("cut", "this is more than one record, or its beginning is missing")
                 self._begin = line
             case KeyLine():
                 if not self._has_trusted_keys:
@@ -180,13 +186,13 @@ class Verifier:
             case ScopeLine():
                 self._scope = _Scope(line, self._checkpoints.heads_of(line.owner, line.scope), self._recording)
                 if self._checkpoints.mark_seen(line.owner, line.scope):
-                    yield self._scope.finding("head", "this scope comes twice")
+                    yield self._scope.finding("head", "this scope is there twice")
             case UnrecordedLine(before=True):
                 self._older_count += 1
             case UnrecordedLine():
                 message = (
-                    f"{line.kind} {line.subject} is stored, and no entry says so: it was put there otherwise, or while "
-                    "nothing was recorded"
+                    f"{line.kind} {line.subject} is stored without an entry: it was inserted by other means, or while "
+                    "recording was disabled"
                 )
                 yield Finding("unrecorded", message, line.owner, line.scope)
             case End():
@@ -214,7 +220,7 @@ class Verifier:
 
 
 class _SignedHead(NamedTuple):
-    """Somebody with a key signed that a chain has come so far."""
+    """The head of a chain in a checkpoint with a valid signature."""
 
     number: int
     hash: bytes
@@ -231,7 +237,10 @@ _NO_CHECKPOINT = _LastCheckpoint(0, "")
 
 
 class _CheckpointChains:
-    """Of all owners (`owner` is None), of one, or of what one scope is named in: then some may be left out."""
+    """The checkpoints of all owners (`owner` is None), of one owner, or those that contain one scope.
+
+    In the last case, checkpoints may be missing, so their order is not checked.
+    """
 
     def __init__(self, trusted: TrustedKeys, owner: str | None, scope: str | None) -> None:
         self.count = 0
@@ -248,10 +257,10 @@ class _CheckpointChains:
         self.count += 1
         checkpoint = line.checkpoint
         if checkpoint is None:
-            yield _checkpoint_finding(line, f"what is kept as checkpoint {line.number} is none")
+            yield _checkpoint_finding(line, f"what is stored as checkpoint {line.number} is not a checkpoint")
             return
         if (checkpoint.owner, checkpoint.number, checkpoint.serial) != (line.owner, line.number, line.serial):
-            yield _checkpoint_finding(line, f"what is kept as checkpoint {line.number} of this owner is another one")
+            yield _checkpoint_finding(line, f"what is stored as checkpoint {line.number} of this owner is another one")
             return
         signed = SignedCheckpoint(checkpoint, line.signature)
         if self._scope is None:
@@ -261,7 +270,7 @@ class _CheckpointChains:
             message = f"checkpoint {line.number} was signed with the key {checkpoint.key}, which is not known here"
             yield _checkpoint_finding(line, message, "key")
         elif not signed.is_valid(self._trusted):
-            message = f"checkpoint {line.number} was changed, or signed by somebody without its key"
+            message = f"checkpoint {line.number} was changed, or signed without its key"
             yield _checkpoint_finding(line, message, "signature")
         else:
             for scope, (number, hash) in checkpoint.heads.items():
@@ -271,14 +280,14 @@ class _CheckpointChains:
                     )
 
     def _check_order(self, line: CheckpointLine, signed: SignedCheckpoint) -> Iterator[Finding]:
-        """The owner's checkpoint before it; and the gateway's, where all owners' are there."""
+        """Check that a checkpoint follows the owner's previous one; and the gateway's, if all owners are exported."""
         checkpoint = signed.checkpoint
         last = self._last_of_owner.get(line.owner, _NO_CHECKPOINT)
         if checkpoint.number != last.number + 1:
             yield _missing(line, last.number + 1, checkpoint.number - 1)
         elif checkpoint.previous != last.hash:
             yield _checkpoint_finding(
-                line, f"checkpoint {line.number} does not follow checkpoint {last.number} as that is now"
+                line, f"checkpoint {line.number} does not follow checkpoint {last.number} as it is stored"
             )
         self._last_of_owner[line.owner] = _LastCheckpoint(checkpoint.number, signed.hash)
         if self._owner is not None:
@@ -288,7 +297,7 @@ class _CheckpointChains:
             message = f"of the gateway's checkpoints, {number + 1} to {checkpoint.serial - 1} are not there"
             yield Finding("checkpoint", message)
         elif checkpoint.before != hash:
-            message = f"the gateway's checkpoint {checkpoint.serial} does not follow {number} as that is now"
+            message = f"the gateway's checkpoint {checkpoint.serial} does not follow {number} as it is stored"
             yield Finding("checkpoint", message)
         self._last_of_gateway = _LastCheckpoint(checkpoint.serial, signed.hash)
 
@@ -302,32 +311,32 @@ class _CheckpointChains:
             heads.append(head)
 
     def heads_of(self, owner: str, scope: str) -> list[_SignedHead]:
-        """What is said of a chain, which is there."""
+        """Return the signed heads of a chain, oldest first."""
         return self._heads.get((owner, scope), [])
 
     def mark_seen(self, owner: str, scope: str) -> bool:
-        """Note that it is there; whether it was before."""
+        """Note that a chain is present; return whether it was noted before."""
         was_seen = (owner, scope) in self._seen
         self._seen.add((owner, scope))
         return was_seen
 
     def find_vanished(self) -> Iterator[Finding]:
-        """Those of which something is said, and that are not there."""
+        """Yield a finding for each chain that is in a checkpoint, but not in the record."""
         for (owner, scope), heads in self._heads.items():
             if (owner, scope) not in self._seen:
                 last = heads[-1]
-                message = f"it is not there, and had {last.number} entries by checkpoint {last.checkpoint}"
+                message = f"it is missing, and had {last.number} entries by checkpoint {last.checkpoint}"
                 yield Finding("vanished", message, owner, scope, checkpoint=last.checkpoint)
 
     def find_missing(self, known: Iterable[SignedCheckpoint]) -> Iterator[Finding]:
-        """Those of these that should be there, and are not."""
+        """Yield a finding for each known checkpoint that should be in this export, but is missing."""
         for signed in known:
             checkpoint = signed.checkpoint
             is_in_export = self._owner in (None, checkpoint.owner) and (
                 self._scope is None or self._scope in checkpoint.heads
             )
             if is_in_export and signed.hash not in self._hashes:
-                message = f"checkpoint {checkpoint.number}, which was known before, is not there as it was"
+                message = f"checkpoint {checkpoint.number}, which was known before, is missing or was changed"
                 yield Finding("known", message, checkpoint.owner, checkpoint=checkpoint.number)
 
 
@@ -345,28 +354,28 @@ def _missing(line: CheckpointLine, first: int, last: int) -> Finding:
 # ------------------------------------------------------------------------------------------------------ one chain
 
 _NO_CONTENT, _PRESENT, _SALT_ONLY, _MISSING, _ENDED = range(5)
-"""Of an entry's content: it has none; is there; only its salt is; is not there; and is said to be gone."""
+"""States of an entry's content: none; present; only its salt is present; missing; removed by a later entry."""
 
 _MAX_GAP = 1_000_000
-"""More entries than these are not missing in one place: then the numbers are wrong."""
+"""A gap of more entries than this is not a gap: the number of the entry is wrong."""
 
 
 class _Scope:
-    """`signed`: what checkpoints say of it, oldest first."""
+    """Verifies one chain. `signed`: its heads in checkpoints, oldest first."""
 
     def __init__(self, line: ScopeLine, signed: list[_SignedHead], recording: Recording | None) -> None:
         self._line = line
         self._signed = signed
         self._next_signed = 0
         self._matched = 0
-        """Up to here the chain is one that was signed."""
+        """Number of the last entry that matches a signed head."""
         self._rewritten = False
         self._recording = recording
         self._number = 0
         self._entries = 0
-        self._states = bytearray(1)  # entries are counted from 1
+        self._states = bytearray(1)  # the numbers of entries begin with 1
         self._hashes: list[bytes] = [genesis_hash(line.owner, line.scope)]
-        """What the next entry may follow; more than one where the last was not right."""
+        """Hashes that the next entry may follow; more than one after an entry with a wrong hash."""
         self._since: int | None = None
 
     def finding(
@@ -406,19 +415,19 @@ class _Scope:
             self._hashes = [stored]
 
     def _check_signed_head(self, number: int) -> Iterator[Finding]:
-        """Whether this is the entry that was signed under this number, if one was."""
+        """Check that an entry matches the signed head with its number, if there is one."""
         while self._next_signed < len(self._signed) and self._signed[self._next_signed].number <= number:
             signed = self._signed[self._next_signed]
             self._next_signed += 1
             if signed.number != number:
-                continue  # that entry is missing, which was said
+                continue  # that entry is missing, which is another finding
             if signed.hash in self._hashes:
                 self._matched = number
             elif not self._rewritten:
                 self._rewritten = True
                 first = self._matched + 1
                 which = f"entry {number} is" if first == number else f"entries {first} to {number} are"
-                message = f"{which} not what checkpoint {signed.checkpoint} signed: the chain was written anew"
+                message = f"{which} not what checkpoint {signed.checkpoint} signed: the chain was rewritten"
                 yield self.finding("rewritten", message, first, signed.checkpoint)
 
     def _check_content(self, line: EntryLine) -> Iterator[Finding]:
@@ -439,21 +448,23 @@ class _Scope:
     def _check_ends(self, line: EntryLine) -> Iterator[Finding]:
         pairs = ended_ranges(line.more)
         if pairs is None or any(last >= line.number for _, last in pairs):
-            message = f"entry {line.number} ({_describe(line)}) ends the content of entries that do not come before it"
+            message = f"entry {line.number} ({_describe(line)}) removes the content of entries that are not before it"
             yield self.finding("entry", message, line.number)
             return
         for first, last in pairs:
             for number in range(first, last + 1):
                 if self._states[number] in (_PRESENT, _SALT_ONLY):
-                    message = f"the content of entry {number} is gone, says entry {line.number}, but its salt is there"
+                    message = (
+                        f"the content of entry {number} was removed by entry {line.number}, but its salt is still there"
+                    )
                     yield self.finding("kept", message, number)
                 self._states[number] = _ENDED
 
     def end(self) -> Iterator[Finding]:
-        """There are no more entries."""
+        """Finish the chain after its last entry."""
         for state, template in (
-            (_MISSING, "the salt of entry {} is gone, and no entry says why"),
-            (_SALT_ONLY, "the content of entry {} is not there, and no entry says why"),
+            (_MISSING, "the salt of entry {} is missing, and no entry says why"),
+            (_SALT_ONLY, "the content of entry {} is missing, and no entry says why"),
         ):
             at = self._states.find(state)
             while at >= 0:
@@ -464,30 +475,34 @@ class _Scope:
     def _check_chain_end(self) -> Iterator[Finding]:
         line = self._line
         for signed in self._signed[self._next_signed :]:
-            message = f"entry {signed.number} is not there, which checkpoint {signed.checkpoint} signed"
+            message = f"entry {signed.number}, which checkpoint {signed.checkpoint} signed, is missing"
             yield self.finding("missing", message, self._number + 1, signed.checkpoint)
             break
         if line.number != self._number:
             if line.number > self._number:
-                message = f"it ends with entry {self._number}, and had {line.number}"
+                message = f"it ends with entry {self._number}, but its stored head is entry {line.number}"
                 yield self.finding("missing", message, self._number + 1)
             else:
-                yield self.finding("head", f"it has entry {self._number}, and is to end with {line.number}")
+                yield self.finding(
+                    "head", f"it ends with entry {self._number}, but its stored head is entry {line.number}"
+                )
         elif decode_hex(line.hash) not in self._hashes:
-            yield self.finding("head", "it is to end with another hash than its last entry has", self._number)
+            yield self.finding("head", "its stored head has another hash than its last entry", self._number)
         if self._since is not None and line.since != self._since:
-            yield self.finding("head", "it is to have begun at another time than its first entry")
+            yield self.finding("head", "its stored time of beginning is not that of its first entry")
         covered = self._signed[-1].number if self._signed else 0
         if line.signed > covered:
             yield self.finding("checkpoint", f"the checkpoint that signed it up to entry {line.signed} is not there")
         elif line.signed < covered:
-            yield self.finding("head", f"it is to be signed up to entry {line.signed}, and is up to {covered}")
+            yield self.finding(
+                "head", f"it is marked as signed up to entry {line.signed}, but is signed up to {covered}"
+            )
         if self._recording is not None:
             seal = decode_hex(line.seal) if line.seal is not None else None
             head = ChainHead(line.number, decode_hex(line.hash))
             if not self._recording.is_sealed(line.owner, line.scope, head, line.signed, seal):
                 message = (
-                    f"its end (entry {line.number}) was written without the key: there may have been more, or less"
+                    f"its end (entry {line.number}) was written without the key: entries may have been removed or added"
                 )
                 yield self.finding("seal", message, line.number)
 

@@ -1,9 +1,7 @@
-"""What replicas share while runs are live: logs, leases, signals and limits.
+"""The state that replicas share while runs are live: event logs, leases, signals, limits and presence.
 
-One process shares with nobody and keeps it in memory; replicas share a Redis (or Valkey). Both keep the same rules,
-which are told in `relay`.
-
-The relay that an address names.
+A single process keeps it in memory (`MemoryRelay`). Replicas share a Redis or Valkey server (`RedisRelay`). Both follow
+the rules in `relay.relay`.
 """
 
 from __future__ import annotations
@@ -27,11 +25,17 @@ SCHEMES = ("redis", "rediss", "unix")
 async def open_relay(
     url: str | None, *, prefix: str = DEFAULT_PREFIX, call_timeout_seconds: float = 5.0, outage_seconds: float = 5.0
 ) -> Relay:
-    """The relay at `url`: None or `memory://`, or `redis://…`, `rediss://…`, `unix://…` as redis-py reads them.
+    """Open the relay at a URL, and check that it responds.
 
-    `prefix` begins every key and channel (`?prefix=` in the address wins); `call_timeout` is how many seconds a call
-    may take, `patience` for how many seconds a follower waits for a relay that went away. Raises `ConfigError` for an
-    address that names no relay, `RelayError` if nobody answers there.
+    Args:
+        url: None or `memory://` for a relay in memory; `redis://…`, `rediss://…` or `unix://…` as in redis-py.
+        prefix: The prefix of every key and channel. `?prefix=` in the URL takes precedence.
+        call_timeout_seconds: Time limit for each call.
+        outage_seconds: How long a follower waits for a relay that does not respond, before it fails.
+
+    Raises:
+        ConfigError: The URL is not that of a relay.
+        RelayError: The relay does not respond.
     """
     if url is None or url.rstrip("/") == "memory:":
         return MemoryRelay()
@@ -45,13 +49,17 @@ async def open_relay(
 
 
 def check_relay_url(url: str | None) -> None:
-    """Raises `ConfigError` for an address that `open_relay` would not take. Nothing is connected to."""
+    """Check the URL of a relay without connecting to it.
+
+    Raises:
+        ConfigError: `open_relay` would refuse the URL.
+    """
     if url is not None and url.rstrip("/") != "memory:":
         _open_redis(url, DEFAULT_PREFIX, 1.0, 1.0)
 
 
 def _open_redis(url: str, prefix: str, call_timeout_seconds: float, outage_seconds: float) -> RedisRelay:
-    """It connects when it is first used."""
+    """Create the relay. It connects when it is first used."""
     address, _, query_text = url.partition("?")
     scheme = address.partition(":")[0]
     if scheme not in SCHEMES:

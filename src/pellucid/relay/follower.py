@@ -1,8 +1,8 @@
-"""One reader's place in a log: the entries that came and were not taken yet.
+"""A reader's position in a log, and the entries that it has not taken yet.
 
-A reader either waits (`wait` can be cancelled and called again without losing anything), or is called back when there
-is something to take (`start`). Whoever feeds it calls `put`, `end` and `fail`; what was put before an end or a failure
-is taken first.
+A reader either waits (`wait` can be cancelled and called again without losing entries), or is called back when there is
+something to take (`start`). The relay calls `put`, `end` and `fail`. Entries that were put before the end or a failure
+are taken first.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 MAX_UNTAKEN_BYTES = 1 << 18
-"""Bytes that may lie here untaken before nothing more is fetched from afar: a slow reader's entries stay in the log."""
+"""When this many bytes have not been taken, no more are fetched from Redis. A slow reader's entries stay in the log."""
 
 
 class Follower:
+    """Reads one log (or the signals to one name) from a position.
+
+    Args:
+        after: The number of the last entry that is not wanted.
+        on_taken: Called when entries were taken, and when the follower was closed.
+    """
+
     __slots__ = (
         "_entries",
         "_error",
@@ -33,11 +40,11 @@ class Follower:
 
     def __init__(self, after: int, on_taken: Callable[[Follower], None]) -> None:
         self.position = after
-        """The number of the last entry that was put here."""
+        """The number of the last entry that was put."""
         self.is_reading = False
-        """Whether what follows `at` is being fetched."""
+        """Whether the entries after `position` are being fetched."""
         self.is_unverified = True
-        """Whether the log may not be the one any more that was read so far."""
+        """Whether the next read must check that the log is still the same one, and that no entry was missed."""
         self._on_taken = on_taken
         self._entries: list[Any] = []
         self._size_bytes = 0
@@ -46,15 +53,15 @@ class Follower:
         self._waiter: asyncio.Future[None] | None = None
         self._on_ready: Callable[[], None] | None = None
         self.receiver: Callable[[Any], None] | None = None
-        """Gets each entry when it comes, so that it need not be taken; as long as nothing is left to be taken."""
+        """Called with each new entry, which then need not be taken. Not used while entries wait to be taken."""
 
     def start(self, on_ready: Callable[[], None]) -> None:
-        """Call `on_ready` whenever there may be something to take."""
+        """Call `on_ready` each time when there may be something to take."""
         self._on_ready = on_ready
 
     @property
     def is_ready(self) -> bool:
-        """Whether `take` gives or raises something."""
+        """Whether `take` would return entries or the end, or raise."""
         return bool(self._entries) or self.is_over
 
     async def wait(self) -> None:
@@ -68,7 +75,14 @@ class Follower:
             self._waiter = None
 
     def take(self) -> list[Any] | None:
-        """Everything new since the last take; None once the last entry was taken. Raises `RelayError`."""
+        """Take the new entries, without waiting.
+
+        Returns:
+            The entries since the last call; an empty list if there are none; None after the last entry of the log.
+
+        Raises:
+            RelayError: The log cannot be read.
+        """
         entries = self._entries
         if entries:
             self._entries, self._size_bytes = [], 0
@@ -82,12 +96,12 @@ class Follower:
         return None if self._has_ended else entries
 
     async def read(self) -> list[Any] | None:
-        """Both."""
+        """Wait for entries, then take them."""
         await self.wait()
         return self.take()
 
     def close(self) -> None:
-        """Nothing more is wanted. Idempotent."""
+        """Stop following the log. Idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self.receiver = None
@@ -97,7 +111,7 @@ class Follower:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will be put here."""
+        """Whether no more entries will be put."""
         return self._has_ended or self._is_closed or self._error is not None
 
     @property
@@ -106,10 +120,17 @@ class Follower:
 
     @property
     def is_full(self) -> bool:
+        """Whether no more entries should be fetched until some are taken."""
         return self._size_bytes >= MAX_UNTAKEN_BYTES
 
     def put(self, entries: Sequence[Any], position: int, size_bytes: int = 0) -> None:
-        """These came; the last of them has the number `at`. `size`: how many bytes they are, fetched from afar."""
+        """Add new entries. Called by the relay.
+
+        Args:
+            entries: The entries.
+            position: The number of the last of them.
+            size_bytes: Their size if they were fetched from Redis, else 0.
+        """
         self.position = position
         if self._is_closed:
             return
@@ -127,10 +148,12 @@ class Follower:
             self._on_taken(self)
 
     def end(self) -> None:
+        """End the log after the entries that were put. Called by the relay."""
         self._has_ended = True
         self._wake()
 
     def fail(self, error: Exception) -> None:
+        """Fail after the entries that were put. Called by the relay."""
         self._error = error
         self.receiver = None
         self._wake()

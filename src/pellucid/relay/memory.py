@@ -1,6 +1,6 @@
-"""The relay of one process: everything in memory, nothing outlives it.
+"""The relay of a single process. Everything is in memory, and lost when the process ends.
 
-What is finished goes after its time; whoever asks for anything pays for the removal of what is due by then.
+Objects are deleted when they expire. There is no timer: each call first deletes the objects that have expired.
 """
 
 from __future__ import annotations
@@ -29,28 +29,31 @@ from .relay import (
 
 
 class _Expiring:
-    """Something that goes at some time."""
+    """Base class of objects that are deleted at some time."""
 
     expires_at = 0.0
     next_check_at = inf
-    """When it is looked at next, to see whether it is due."""
+    """The time of the next entry for this object in the expiry heap."""
 
 
 class _Log(_Expiring):
+    """A log and its followers."""
+
     def __init__(self) -> None:
         self.entries: list[LogEntry] = []
         self.has_ended = False
         self.is_gone = False
-        """Whether the relay forgot it."""
+        """Whether the relay has deleted the log."""
         self.followers: set[Follower] = set()
-        """Those who read it, or wait for it to begin."""
+        """Followers that read the log, or wait for it to begin."""
 
     @property
     def exists(self) -> bool:
+        """Whether the log has entries or has ended. (A log that is only waited for does not exist.)"""
         return bool(self.entries) or self.has_ended
 
     def deliver_to(self, follower: Follower) -> None:
-        """What the follower has not seen yet."""
+        """Put the entries into the follower that it has not received yet."""
         if follower.position > len(self.entries):
             follower.fail(LogLost())
         if self.entries[follower.position :]:
@@ -62,7 +65,7 @@ class _Log(_Expiring):
 
 
 class _Mark(_Expiring):
-    """Who may write the log of a name, and what became of it."""
+    """The lease of a name, and the state of the log of that name. It outlives the log."""
 
     def __init__(self) -> None:
         self.fence = 0
@@ -73,9 +76,10 @@ class _Mark(_Expiring):
 
 
 class LogAppender:
-    """Appends to one log, while it is its writer's. Followers get an entry within the call.
+    """Appends single entries to one log, for its current writer. Followers receive an entry within the call.
 
-    It does not put off the time at which the log goes: that counts from the last `append`, or the lease's renewal.
+    It does not extend the life of the log. That counts from the last `append` of the relay, or from the last renewal of
+    the lease.
     """
 
     __slots__ = ("_fence", "_log", "_mark")
@@ -86,7 +90,11 @@ class LogAppender:
         self._fence = fence
 
     def append(self, entry: LogEntry) -> bool:
-        """Append one entry. False, and nothing happened, if `append` of the relay has to say what is wrong."""
+        """Append one entry.
+
+        Returns:
+            False if it could not be appended. `append` of the relay then raises the reason.
+        """
         log, mark = self._log, self._mark
         if mark.fence != self._fence or mark.has_ended or log.is_gone:
             return False
@@ -104,27 +112,37 @@ class LogAppender:
 
 
 class _Mailbox(_Expiring):
+    """The signals to a name, and its subscribers."""
+
     def __init__(self) -> None:
         self.messages: deque[bytes] = deque(maxlen=MAX_SIGNALS)
         self.listeners: set[Listener] = set()
 
 
 class _Bucket(_Expiring):
+    """The counters of a bucket."""
+
     def __init__(self) -> None:
         self.counters: token_bucket.Bucket = {}
 
 
 class _TimedMembers(_Expiring):
+    """Holders of slots, or members of a group, and the time when each expires."""
+
     def __init__(self) -> None:
         self.until: dict[str, float] = {}
 
 
 class MemoryRelay:
-    """See `relay.Relay`. `clock` gives seconds, and never goes back."""
+    """The relay of a single process, in memory (see `relay.Relay`).
+
+    Args:
+        clock: Returns seconds, and never goes back.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        # Tokens stand in what is kept, too: those of the process that comes after this one must be greater.
+        # Fencing tokens are also stored in the database, so the tokens of the next process must be greater.
         self._token = time.time_ns() // 1000
         self._logs: dict[str, _Log] = {}
         self._marks: dict[str, _Mark] = {}
@@ -133,10 +151,10 @@ class MemoryRelay:
         self._places: dict[str, _TimedMembers] = {}
         self._rolls: dict[str, _TimedMembers] = {}
         self._expiry_heap: list[tuple[float, int, str, str]] = []
-        """When to look whether something is due, and at what."""
+        """Heap of (time, sequence number, table name, key): when to check whether an object has expired."""
         self._heap_counter = 0
         self._held_leases: set[str] = set()
-        """Names whose lease was neither released nor forgotten."""
+        """Names whose lease was neither released nor deleted."""
 
     # --- logs --------------------------------------------------------------------------------------------------
 
@@ -173,7 +191,7 @@ class MemoryRelay:
     def append_now(
         self, log: str, entries: Sequence[LogEntry], fence: int, *, last: bool = False, after: int | None = None
     ) -> int:
-        """`append`, without a step of the loop: followers are called back within this call."""
+        """Append to a log as `append` does, but synchronously. Followers are called back within this call."""
         now = self._expire_due()
         mark, stored = self._marks.get(log), self._logs.get(log)
         if mark is None:
@@ -187,7 +205,7 @@ class MemoryRelay:
         if after is not None and after != mark.count:
             if after + len(entries) == mark.count and mark.has_ended == last:
                 return mark.count
-            raise LogLost("the run's log does not hold what its writer wrote")
+            raise LogLost("the run's log does not contain what its writer wrote")
         if mark.has_ended:
             raise FencedError()
         if not entries and not last:
@@ -205,7 +223,7 @@ class MemoryRelay:
         return mark.count
 
     def open_appender(self, log: str, fence: int) -> LogAppender | None:
-        """What appends one entry after another, for a writer that has appended; None if it may not any more."""
+        """Return an appender for a writer that has appended before; None if it may not append any more."""
         mark, stored = self._marks.get(log), self._logs.get(log)
         if mark is None or stored is None or mark.fence != fence or mark.has_ended:
             return None
@@ -248,7 +266,7 @@ class MemoryRelay:
             self._expire_due()
 
     def _on_taken(self, log: str, follower: Follower) -> None:
-        """A follower took what there was, or closed."""
+        """Handle that a follower has taken its entries, or was closed."""
         stored = self._logs.get(log)
         if stored is not None and follower.is_closed:
             stored.followers.discard(follower)
@@ -370,7 +388,7 @@ class MemoryRelay:
         if (slots := self._places.get(bucket)) is not None:
             slots.until.pop(holder, None)
 
-    # --- rolls -------------------------------------------------------------------------------------------------
+    # --- presence ----------------------------------------------------------------------------------------------
 
     async def set_presence(self, group: str, member: str, seconds: float) -> None:
         now = self._expire_due()
@@ -392,7 +410,7 @@ class MemoryRelay:
     # --- time --------------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """It is here."""
+        """Do nothing: a relay in memory is always available."""
 
     async def aclose(self) -> None:
         for log in self._logs.values():
@@ -411,7 +429,7 @@ class MemoryRelay:
         heapq.heappush(self._expiry_heap, (at, self._heap_counter, table_name, name))
 
     def _expire_due(self) -> float:
-        """The time, once everything that is due has gone."""
+        """Delete every object that has expired, and return the current time."""
         now = self._clock()
         while self._expiry_heap and self._expiry_heap[0][0] <= now:
             at, _, table_name, name = heapq.heappop(self._expiry_heap)
@@ -422,7 +440,7 @@ class MemoryRelay:
             if item.expires_at > now:
                 self._schedule_check(item.expires_at, table_name, name, item)
             elif name in self._held_leases and isinstance(item, _Mark):
-                # A lease that ran out is somebody's to take, however late.
+                # The lease has expired without being released. It is kept, so that another holder can claim it later.
                 self._schedule_check(now + TOMBSTONE_SECONDS, table_name, name, item)
             elif isinstance(item, _Mailbox) and item.listeners:
                 item.messages.clear()

@@ -1,10 +1,10 @@
-"""One connection to Redis, and everything that wants to go over it.
+"""A connection to Redis that pipelines the commands of all callers.
 
-* What is asked while an answer is awaited goes out together with the next write: under load, many callers share one
-  round trip, and nobody waits for a connection.
-* Whoever stops waiting (a client left) disturbs nobody: the connection stays in step.
-* When Redis does not answer, everyone who waits gets `RelayError` at once, and the next call connects anew. Nothing is
-  sent twice but what certainly was not done.
+* Commands that are queued while replies are awaited are sent together in the next write. Under load, many callers share
+  one round trip, and no caller waits for a free connection.
+* A caller that stops waiting (its client has disconnected) does not disturb the others. Its reply is read and dropped.
+* If Redis does not reply, every waiting caller gets `RelayError` at once, and the next call reconnects. A command is
+  sent again only if it was certainly not executed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,19 @@ Argument: TypeAlias = str | bytes | int | float
 TIMEOUT_ERRORS = (TimeoutError, Late)
 
 MAX_COMMANDS_PER_WRITE = 256
-"""How many commands go out in one write."""
+"""Limit for the number of commands in one write."""
 
 
 class RedisAddress:
-    """Where Redis is, and how to connect to it."""
+    """The address of a Redis server, and the settings to connect to it.
+
+    Args:
+        url: A URL in the form of redis-py.
+        timeout_seconds: Time limit for connecting, and for each call.
+
+    Raises:
+        ValueError: redis-py cannot read the URL.
+    """
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
         self.timeout_seconds = timeout_seconds
@@ -47,15 +55,16 @@ class RedisAddress:
             retry=Retry(NoBackoff(), 0),
             health_check_interval=0,
         )
-        self._make_connection()  # it raises where the address asks for what there is not
+        self._make_connection()  # raises if the URL has options that redis-py does not support
         kwargs = self._pool.connection_kwargs
         self.name = kwargs.get("path") or f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
-        """Without a user, a password or anything else of the address."""
+        """Host and port, or the path of the socket, for messages. It contains no credentials."""
 
     def _make_connection(self) -> Any:
         return self._pool.make_connection()
 
     async def connect(self) -> AbstractConnection:
+        """Open a connection. Raises `RedisError`, `OSError` or `TimeoutError`."""
         connectable = self._make_connection()
         connection: AbstractConnection = connectable
         try:
@@ -67,7 +76,7 @@ class RedisAddress:
         return connection
 
     def to_relay_error(self, error: BaseException) -> RelayError:
-        """What went wrong, in our words: what Redis says may quote what it was sent."""
+        """Convert an exception to a `RelayError`. Redis's own message is left out, because it may quote the command."""
         if isinstance(error, RelayError):
             return error
         if isinstance(error, (ResponseError, AuthenticationError, BusyLoadingError)):
@@ -80,6 +89,8 @@ class RedisAddress:
 
 
 class PipelinedConnection:
+    """A connection to Redis that many callers share. It connects when it is first used."""
+
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
         self._queue: list[tuple[tuple[Argument, ...], Reply]] = []
@@ -88,7 +99,7 @@ class PipelinedConnection:
         self._is_closed = False
 
     def call(self, *command: Argument) -> Reply:
-        """Ask Redis. The answer, in bytes, or `RelayError`."""
+        """Send a command. The future gets the reply as bytes, or `RelayError`."""
         reply: Reply = asyncio.get_running_loop().create_future()
         if self._is_closed:
             reply.set_exception(RelayError("the relay is closed"))
@@ -99,13 +110,15 @@ class PipelinedConnection:
         return reply
 
     def run_script(self, script: Script, keys: Sequence[str], *arguments: Argument) -> Reply:
+        """Run a Lua script. Scripts that Redis does not know are loaded first."""
         return self.call("EVALSHA", script.sha, len(keys), *keys, *arguments)
 
     def to_relay_error(self, error: BaseException) -> RelayError:
-        """See `Address.to_relay_error`."""
+        """Convert an exception to a `RelayError` (see `RedisAddress.to_relay_error`)."""
         return self._address.to_relay_error(error)
 
     async def aclose(self) -> None:
+        """Close the connection. Calls that wait for a reply get `RelayError`."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
@@ -117,7 +130,7 @@ class PipelinedConnection:
     async def _send_queued(self) -> None:
         batch: list[tuple[tuple[Argument, ...], Reply]] = []
         try:
-            # What else is asked in this turn of the loop goes along.
+            # Commands of the same iteration of the event loop are sent together.
             await asyncio.sleep(0)
             while self._queue:
                 batch, self._queue = self._queue[:MAX_COMMANDS_PER_WRITE], self._queue[MAX_COMMANDS_PER_WRITE:]
@@ -127,11 +140,11 @@ class PipelinedConnection:
                 except (RedisError, OSError, TimeoutError) as error:
                     await self._disconnect()
                     if isinstance(error, TIMEOUT_ERRORS):
-                        # Who came after these has waited too, and would wait as long again.
+                        # Later callers have waited, too, and would wait for the same time again.
                         batch, self._queue = batch + self._queue, []
                     self._fail(batch, self._address.to_relay_error(error))
         finally:
-            self._fail(batch, RelayError("the relay's connection was given up"))
+            self._fail(batch, RelayError("the relay's connection was closed"))
             self._task = None
 
     async def _exchange(self, batch: list[tuple[tuple[Argument, ...], Reply]]) -> None:
@@ -184,12 +197,13 @@ class PipelinedConnection:
 
 
 async def disconnect(connection: AbstractConnection) -> None:
+    """Close a connection, and ignore errors."""
     with suppress(RedisError, OSError, TimeoutError):
         await connection.disconnect(nowait=True)
 
 
 async def _is_stale(connection: AbstractConnection) -> bool:
-    """Whether it was closed while nothing was asked: then nothing need fail for it."""
+    """Return whether the server has closed the connection while it was idle. Then no call needs to fail for it."""
     can_read: Any = getattr(connection, "can_read", None) or connection.can_read_destructive  # redis-py before 8
     try:
         return bool(await can_read())
@@ -198,6 +212,6 @@ async def _is_stale(connection: AbstractConnection) -> bool:
 
 
 def _first_word(error: BaseException) -> str:
-    """`OOM`, `READONLY`, `NOAUTH` …: the name of what Redis says, without the rest."""
+    """Return the error code of a Redis error (`OOM`, `READONLY`, `NOAUTH` …), without the rest of its message."""
     word = str(error).partition(" ")[0]
     return word if word.isupper() else type(error).__name__

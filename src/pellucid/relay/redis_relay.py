@@ -1,7 +1,7 @@
-"""The relay that replicas share, in Redis or Valkey. See `relay.Relay`.
+"""The relay that replicas share, in Redis or Valkey (see `relay.Relay`).
 
-Three connections for the whole process, however many follow: one for what is asked and written, one for what is read,
-one on which Redis says where there is something to read.
+The process has three connections, whatever the number of followers: one for commands and writes, one for reads, and one
+for notifications (publish/subscribe).
 """
 
 from __future__ import annotations
@@ -35,20 +35,22 @@ _LOG_LIFE_SECONDS, _TOMBSTONE_SECONDS = int(LOG_LIFE_SECONDS), int(TOMBSTONE_SEC
 
 
 MIN_APPEND_INTERVAL_SECONDS = 0.001
-"""The least time between two scripts that append: what is appended meanwhile goes in one, to however many logs."""
+"""The shortest time between two scripts that append. The appends of that time, to all logs, are sent in one script."""
 MAX_APPENDS_PER_SCRIPT = 200
 
 
 class _PendingAppend(NamedTuple):
+    """An append that waits to be sent."""
+
     keys: Sequence[str]
     arguments: Sequence[Argument]
-    """As the script takes them of one log."""
+    """The arguments of the script for one log."""
     done: Callable[[Any], None]
-    """Gets what the script says of it, or an exception."""
+    """Called with the result of the script for this log, or with an exception."""
 
 
 class _AppendBatcher:
-    """Appends to all logs of this process. At most one script is under way, and it carries all that waited for it."""
+    """Batches the appends to all logs of this process. At most one script runs at a time."""
 
     def __init__(self, connection: PipelinedConnection) -> None:
         self._connection = connection
@@ -79,6 +81,15 @@ class _AppendBatcher:
 
 
 class RedisRelay:
+    """The relay in Redis or Valkey. See `relay.Relay` for the methods.
+
+    Args:
+        url: A URL in the form of redis-py.
+        prefix: The prefix of every key and channel.
+        timeout_seconds: Time limit for each call.
+        outage_seconds: How long followers wait for Redis during an outage.
+    """
+
     def __init__(self, url: str, *, prefix: str, timeout_seconds: float, outage_seconds: float) -> None:
         address = RedisAddress(url, timeout_seconds)
         self._prefix = prefix
@@ -105,7 +116,7 @@ class RedisRelay:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def done(result: int | PellucidError) -> None:
-            if future.done():  # whoever asked left
+            if future.done():  # the caller was cancelled
                 return
             if isinstance(result, PellucidError):
                 future.set_exception(result)
@@ -138,7 +149,7 @@ class RedisRelay:
             elif result == b"lost":
                 done(LogLost())
             elif result == b"other":
-                done(LogLost("the run's log does not hold what its writer wrote"))
+                done(LogLost("the run's log does not contain what its writer wrote"))
             else:
                 done(self._connection.to_relay_error(result))
 
@@ -246,7 +257,7 @@ class RedisRelay:
     async def release_slot(self, bucket: str, holder: str) -> None:
         await self._connection.call("ZREM", self._key("hold", bucket), holder)
 
-    # --- rolls -------------------------------------------------------------------------------------------------
+    # --- presence ----------------------------------------------------------------------------------------------
 
     async def set_presence(self, group: str, member: str, seconds: float) -> None:
         await self._connection.run_script(
@@ -262,11 +273,11 @@ class RedisRelay:
             for member in await self._connection.run_script(scripts.LIST_PRESENT, [self._key("roll", group)])
         ]
 
-    # --- itself ------------------------------------------------------------------------------------------------
+    # --- life cycle --------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
         if await self._connection.call("PING") != b"PONG":
-            raise RelayError("what answers at the relay's address is not Redis")
+            raise RelayError("the server at the relay's address is not Redis")
 
     async def aclose(self) -> None:
         await self._streams.aclose()

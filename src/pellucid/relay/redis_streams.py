@@ -1,22 +1,23 @@
-"""Everyone in this process who follows a stream of Redis, over two connections in all.
+"""Follows Redis streams, for all followers in this process, with two connections.
 
-* Followers that stand at the same entry share one read. Nothing is read for one that has enough untaken.
-* What this process appends itself its followers get when Redis has taken it, and need not read.
-* A read that follows a wake-up is checked by its numbers alone: no hole, and the same BORN. Whenever something may have
-  been missed or forgotten (at first, after the connection broke, now and then) the read begins with the entry that is
-  known, and if that is not there, the log is lost. It is the same for a mailbox, which then begins anew.
-* A break is waited out for some seconds; then logs fail. Mailboxes wait for as long as it takes: silence is all they
-  promise.
+`Streams` reads the streams:
 
-One connection on which Redis says which streams have something new, for the whole process.
+* Followers at the same position share one read. Nothing is read for a follower that has enough entries untaken.
+* Followers receive what this process appends as soon as Redis has accepted it, without a read.
+* A read after a notification is checked by its numbers: no gap, and the same BORN. If entries may have been missed or
+  lost (at first, after the connection broke, and periodically), the read begins with the last known entry. If that
+  entry does not exist, the log is lost; a mailbox starts again from its first message.
+* During an outage, followers wait for some seconds, and then fail. Subscribers of mailboxes wait without a limit.
 
-It says only how far a stream has come; the entries are read from the stream itself. So a message that is lost costs
-time and never an entry, and entries that came while one read was under way come with the next. (One XREAD over all
-streams would have to be interrupted for each new follower, and sent anew with every name at each entry; one for each
-follower would be a connection for each.)
+`ChannelSubscriber` is notified of new entries, with one connection for the whole process. A notification contains only
+the newest number of a stream; the entries are read from the stream itself. So a lost notification delays entries but
+never loses them, and entries that arrive during a read come with the next read. (One XREAD over all streams would have
+to be interrupted for each new follower, and sent again with every name for each entry. One XREAD for each follower
+would need a connection for each.)
 
-When the connection breaks, `broke` is called, and it is made anew; then `ready` is called for every channel again. When
-that fails for longer than `patience`, `gone` is called, each time.
+When the connection breaks, `on_disconnected` is called, and the subscriber reconnects. `on_subscribed` is then called
+for every channel again. While reconnecting fails for longer than `outage_seconds`, `on_unavailable` is called for each
+attempt.
 """
 
 from __future__ import annotations
@@ -37,32 +38,42 @@ from .redis_connection import PipelinedConnection, RedisAddress, Reply, disconne
 from .relay import LogLost, RelayError
 
 HEARTBEAT_SECONDS = 5.0
-"""Seconds of silence after which Redis is asked whether it is still there."""
+"""Seconds without a message after which a PING is sent."""
 RECONNECT_SECONDS = 0.1, 1.0
-"""Seconds between two tries to connect: at first, and at most."""
+"""Seconds between two attempts to connect: the first pause, and the longest."""
 MAX_CHANNELS_PER_COMMAND = 500
 
 
 class ChannelHandler(Protocol):
+    """Receives the notifications of a `ChannelSubscriber`."""
+
     def on_subscribed(self, channel: str) -> None:
-        """From now on whatever comes is told."""
+        """Handle that the channel is subscribed: all later notifications will arrive."""
         ...
 
-    def on_notification(self, channel: str, newest: bytes) -> None: ...
+    def on_notification(self, channel: str, newest: bytes) -> None:
+        """Handle a notification: `newest` is the id of the newest entry of the stream (`N-BORN`)."""
+        ...
 
-    def on_disconnected(self) -> None: ...
+    def on_disconnected(self) -> None:
+        """Handle that the connection broke: notifications may have been lost."""
+        ...
 
-    def on_unavailable(self, error: RelayError) -> None: ...
+    def on_unavailable(self, error: RelayError) -> None:
+        """Handle that reconnecting has failed for longer than `outage_seconds`."""
+        ...
 
 
 class ChannelSubscriber:
+    """Subscribes to Redis channels, over one connection that is restored when it breaks."""
+
     def __init__(self, address: RedisAddress, handler: ChannelHandler, outage_seconds: float) -> None:
         self._address = address
         self._handler = handler
         self._outage_seconds = outage_seconds
         self._channels: set[str] = set()
         self._pending: dict[str, bool] = {}
-        """Channels that Redis is yet to be told about, and whether they are wanted."""
+        """Channels to subscribe to (True) or to unsubscribe from (False) with the next command."""
         self._has_pending = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -147,41 +158,52 @@ class ChannelSubscriber:
 
 
 PAGE_ENTRIES = 200
-"""How many entries one read brings."""
+"""Limit for the number of entries in one read."""
 ROUND_SECONDS = 20
-"""Seconds in which every stream is looked at once, whether something was told of it or not."""
+"""Seconds in which every stream is checked once, even without a notification."""
 RETRY_SECONDS = 0.25
 
 
 class _Stream:
+    """A Redis stream that is followed in this process: a log or a mailbox."""
+
     def __init__(self, key: str, mark_key: str | None) -> None:
         self.key = key
         self.mark_key = mark_key
-        """Where it is known whether the log ever began. None: it is a mailbox."""
+        """The key that records whether the log ever began. None for a mailbox."""
         self.born: bytes | None = None
         self.newest_number = 0
-        """The greatest number that was told of."""
+        """The greatest number that is known from notifications and appends."""
         self.followers: set[Follower] = set()
         self.is_subscribed = False
         self.was_interrupted = False
-        """Whether the connection was lost since the first of them came."""
+        """Whether the connection broke since the first follower was added."""
 
 
 class Streams:
+    """Reads Redis streams for all followers in this process."""
+
     def __init__(self, address: RedisAddress, outage_seconds: float) -> None:
         self._connection = PipelinedConnection(address)
         self._subscriber = ChannelSubscriber(address, self, outage_seconds)
         self._outage_seconds = outage_seconds
         self._streams: dict[str, _Stream] = {}
         self._failing_since: float | None = None
-        """Since when reads have failed."""
+        """The time since which reads have failed; None if the last read succeeded."""
         self._round_keys: list[str] = []
         self._written_keys: set[str] = set()
-        """Streams that this process writes."""
+        """Keys of streams that this process writes."""
         self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def follow(self, key: str, mark_key: str | None, after: int) -> Follower:
+        """Follow a stream.
+
+        Args:
+            key: The key of the stream.
+            mark_key: The key that records whether the log ever began. None for a mailbox.
+            after: The number of the last entry that is not wanted.
+        """
         stream = self._streams.get(key) or _Stream(key, mark_key)
         follower = Follower(after, partial(self._on_taken, stream))
         if self._is_closed:
@@ -196,7 +218,7 @@ class Streams:
 
     @contextmanager
     def writing(self, key: str) -> Iterator[None]:
-        """While this process writes the stream, nothing need be told of it."""
+        """Context in which this process writes the stream, so that no notifications are needed."""
         self._written_keys.add(key)
         try:
             yield
@@ -207,7 +229,15 @@ class Streams:
                 self._recheck(stream)
 
     def on_appended(self, key: str, entries: Sequence[Any], number: int, *, size_bytes: int, has_ended: bool) -> None:
-        """This process appended entries of `size` bytes in all; the last of them has this number."""
+        """Handle an append by this process.
+
+        Args:
+            key: The key of the stream.
+            entries: The entries, as followers receive them.
+            number: The number of the last entry.
+            size_bytes: The total size of the entries.
+            has_ended: Whether the append ended the log.
+        """
         stream = self._streams.get(key)
         if stream is None:
             return
@@ -231,7 +261,7 @@ class Streams:
         await self._subscriber.aclose()
         await self._connection.aclose()
 
-    # --- what is told ------------------------------------------------------------------------------------------
+    # --- notifications -----------------------------------------------------------------------------------------
 
     def on_subscribed(self, channel: str) -> None:
         self._failing_since = None
@@ -265,7 +295,7 @@ class Streams:
             self._read_new(stream)
 
     def _read_new(self, stream: _Stream) -> None:
-        """Read for everyone who has room and for whom there may be something."""
+        """Start a read for each position that has followers for which there may be entries."""
         groups: dict[tuple[int, bool], list[Follower]] = {}
         for follower in stream.followers:
             if not (follower.is_reading or follower.is_full) and (
@@ -315,7 +345,7 @@ class Streams:
         if rows and len(rows) == PAGE_ENTRIES:
             stream.newest_number = max(stream.newest_number, read.number + 1)
         elif not read.entries and read.is_unverified and stream.newest_number == read.newest:
-            # What was told of is not there: it came from another database.
+            # The announced entry does not exist: the notification came from another database of the server.
             stream.newest_number = min(stream.newest_number, read.position)
         elif not rows:
             for follower in followers:
@@ -344,7 +374,7 @@ class Streams:
             self._remove_followers(stream, followers)
 
     def _subscribe(self, stream: _Stream) -> None:
-        """Be told what is new in it."""
+        """Subscribe to the notifications of the stream."""
         if not stream.is_subscribed:
             stream.is_subscribed = True
             self._subscriber.subscribe(stream.key)
@@ -374,7 +404,7 @@ class Streams:
         self._remove_followers(stream, followers)
 
     def _on_taken(self, stream: _Stream, follower: Follower) -> None:
-        """A follower took what there was, or closed."""
+        """Handle that a follower has taken its entries, or was closed."""
         if follower.is_closed:
             self._remove_followers(stream, [follower])
         else:
@@ -388,7 +418,7 @@ class Streams:
                 self._subscriber.unsubscribe(stream.key)
 
     def _tick(self) -> None:
-        """A few streams each second, so that all have their turn in a round."""
+        """Check a share of the streams each second, so that all are checked in `ROUND_SECONDS`."""
         self._timer = asyncio.get_running_loop().call_later(1.0, self._tick) if self._streams else None
         self._round_keys = self._round_keys or list(self._streams)
         count = -(-len(self._streams) // ROUND_SECONDS)
@@ -398,7 +428,7 @@ class Streams:
 
 
 class _StreamRead:
-    """One read of a stream: for whom, from where, and what it brought."""
+    """One read of a stream: its followers, its start, and its result."""
 
     def __init__(
         self,
@@ -419,7 +449,7 @@ class _StreamRead:
         self.has_ended = False
 
     def accept(self, rows: list[Any]) -> bool:
-        """Take what came; whether it is what follows, in the log that was read so far."""
+        """Store the result of the read. Returns whether it continues the log that was read so far, without a gap."""
         stream, is_mailbox = self.stream, self.stream.mark_key is None
         is_continuous = not (self.is_unverified and self.position)
         for name, (field, data) in rows:

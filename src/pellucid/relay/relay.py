@@ -1,20 +1,20 @@
-"""What a relay does, whoever keeps it.
+"""The interface of a relay, and the rules that every relay follows.
 
-The rules:
-
-* **Logs.** Entries are numbered 1, 2, 3 … per log, without holes. An append lands whole or not at all, once. A log that
-  has its last entry takes no more. Whoever follows a log gets what is there, then what comes, each entry once, in
-  order, on any replica, also after the end. Nothing is kept for ever: a log goes some time after its last append.
-* **Leases.** The lease of a name belongs to the log of that name. Each claim gives a token that is greater than every
-  one before it, also when the lease ran out, was released or was forgotten; and from then on the log refuses what
-  comes with a lesser one. A log whose name nobody ever claimed takes the token 0.
-* **Signals.** What is told to a name reaches everyone who listens to it, those who begin to listen within the hour
-  too: a signal may be told before its listener is there, or while its connection is broken.
-* **Limits.** Each counter is a bucket that holds `limit`, starts full and fills up again in `window` seconds, steadily.
-  Either every counter allows what is asked, and all is taken, or nothing is.
-* **Rolls.** Who is on a roll stays on it for so long from when they entered it last, unless they quit.
-* **Time** is the relay's, not the replicas'.
-* What a relay forgot is never made up: who follows or writes a log that is gone is told so.
+* **Logs.** The entries of a log are numbered 1, 2, 3 … without gaps. An append is atomic and takes effect once. A log
+  that has ended accepts no more entries. A follower receives the existing entries and then the new ones, each once and
+  in order, on any replica, also after the log has ended. A log is deleted some time after its last append.
+* **Leases.** The lease of a name protects the log of that name. Each claim returns a fencing token that is greater than
+  all earlier ones, even if the lease expired, was released or was deleted. From then on, the log refuses appends with a
+  smaller token. A log whose name was never claimed accepts the token 0.
+* **Signals.** A message that is published to a name reaches every subscriber of that name, including those that
+  subscribe within the next hour. So a signal may be published before its subscriber exists, or while its connection is
+  broken.
+* **Limits.** Each counter is a token bucket that holds `limit`, starts full, and refills steadily in `window` seconds.
+  A request takes all its amounts if every counter allows it, else nothing.
+* **Slots.** A bucket has a limited number of slots. A holder has its slot for some seconds, and can extend that time.
+* **Presence.** A member of a group stays present for some seconds after it was last set, unless it is removed.
+* **Time** is the relay's time, not that of the replicas.
+* Lost data is never hidden: a follower or writer of a log that was deleted gets `LogLost`.
 """
 
 from __future__ import annotations
@@ -29,56 +29,56 @@ from ..errors import ErrorInfo, PellucidError
 from .follower import Follower
 
 LOG_LIFE_SECONDS = 86_400.0
-"""Seconds that a log is kept after its last append, unless `drop` says sooner."""
+"""Seconds for which a log is stored after its last append, unless `drop` sets an earlier time."""
 TOMBSTONE_SECONDS = 3600.0
-"""Seconds that it is known of a log that it was there after it went, so that nobody begins it anew."""
+"""Seconds for which the existence of a log is remembered after it was deleted, so that it is not started again."""
 SIGNAL_LIFE_SECONDS = 3600.0
-"""Seconds that a signal is kept after the last one to its name."""
+"""Seconds for which the signals to a name are stored, after the last of them."""
 MAX_SIGNALS = 1000
-"""How many signals are kept for a name: the newest."""
+"""Limit for the number of signals stored for a name. The oldest are dropped."""
 
 LogEntry: TypeAlias = Any
-"""What a log holds: bytes; within one process (`MemoryRelay`), any object that nobody changes any more."""
+"""An entry of a log: bytes, or, within one process (`MemoryRelay`), any object that is no longer changed."""
 
 Listener: TypeAlias = Follower
-"""It listens as others follow, but a mailbox has no end and is never lost: it may be empty again."""
+"""A subscription to signals. It has the interface of a follower, but has no end and is never lost."""
 
 
 class RelayError(PellucidError):
-    """The relay does not answer, or not as it should. The next call may succeed."""
+    """The relay does not reply, or replies with an error. The next call may succeed."""
 
     def __init__(self, message: str, *, code: str = "relay_unavailable", retry_after: float | None = 1.0) -> None:
         super().__init__(ErrorInfo("unavailable", message, code=code, retry_after=retry_after))
 
 
 class LogLost(RelayError):
-    """What was in the log is gone: it was dropped, or the relay forgot it."""
+    """The entries of the log are lost: it was dropped, or the relay deleted it."""
 
-    def __init__(self, message: str = "the run's log is no longer there") -> None:
+    def __init__(self, message: str = "the run's log no longer exists") -> None:
         super().__init__(message, code="log_lost", retry_after=None)
 
 
 class FencedError(PellucidError):
-    """The log is not this writer's any more: somebody else claimed its name since, or the log has ended."""
+    """This writer may not append any more: another one has claimed the name of the log, or the log has ended."""
 
     def __init__(self, message: str = "another writer has claimed the log since, or ended it") -> None:
         super().__init__(ErrorInfo("server_error", message, code="fenced"))
 
 
 class LimitResult(msgspec.Struct, frozen=True):
-    """What became of a `spend` or a `charge`."""
+    """The result of `spend` or `charge`."""
 
     allowed: bool
     retry_after: float
-    """Seconds until the same would be allowed if nobody else took anything; `inf` if it is more than the limit."""
+    """Seconds until the same request would be allowed, if nothing else is taken; `inf` if it exceeds the limit."""
     limiting_counter: str | None
-    """The counter that has to be waited for the longest, if one has to."""
+    """The counter with the longest wait; None if the request was allowed."""
     levels: dict[str, float]
-    """What each counter holds now; below zero after a `charge` of more than it held."""
+    """The current level of each counter. It is below zero after a `charge` of more than the counter held."""
 
 
 class Relay(Protocol):
-    """Everything that asks the relay raises `RelayError` when it does not answer."""
+    """The interface of a relay. Each coroutine raises `RelayError` if the relay does not reply."""
 
     async def append(
         self,
@@ -90,11 +90,23 @@ class Relay(Protocol):
         after: int | None = None,
         decoded: Sequence[LogEntry] | None = None,
     ) -> int:
-        """Write to the log; gives the number of its newest entry. `last` ends it (`entries` may be empty then).
+        """Append entries to a log.
 
-        `fence` is the token of the lease of the same name. With `after`, the number of the newest entry that this
-        writer knows of, the same append may be tried again: it lands once. `decoded`: for each entry what followers in
-        this process may get in its place. Raises `FencedError` or `LogLost`, and then nothing was written.
+        Args:
+            log: The name of the log.
+            entries: The entries. May be empty if `last` is set.
+            fence: The fencing token of the lease of the same name.
+            last: Whether this ends the log.
+            after: The number of the newest entry that this writer knows. With it, the same append can be retried and
+                takes effect once.
+            decoded: For each entry, an object that followers in this process may receive instead of it.
+
+        Returns:
+            The number of the newest entry.
+
+        Raises:
+            FencedError: This writer may not append any more. Nothing was written.
+            LogLost: The log was deleted. Nothing was written.
         """
         ...
 
@@ -109,91 +121,127 @@ class Relay(Protocol):
         after: int | None = None,
         decoded: Sequence[LogEntry] | None = None,
     ) -> None:
-        """`append` without waiting: `done` gets the number, or what is wrong. It may be called within this call."""
+        """Append entries to a log without waiting (see `append`).
+
+        Args:
+            done: Called with the number of the newest entry, or with the error. It may be called within this call.
+        """
         ...
 
     def writing(self, log: str) -> AbstractContextManager[None]:
-        """While this process is the log's writer: followers here get what it appends, and need not ask for it."""
+        """Context in which this process is the only writer of the log.
+
+        Followers in this process receive what it appends, and do not read it from the relay.
+        """
         ...
 
     def follow(self, log: str, after: int = 0) -> Follower:
-        """Read the log from the entry after number `after`. A log that is not there yet is waited for.
+        """Read a log from the entry after number `after`. If the log does not exist yet, the follower waits for it.
 
-        What is wrong (`RelayError`, `LogLost`) is raised by the follower's `take`.
+        Errors (`RelayError`, `LogLost`) are raised by the follower's `take`.
         """
         ...
 
     async def exists(self, log: str) -> bool:
-        """Whether something was appended to the log, and it is still there."""
+        """Return whether the log has entries or has ended, and was not deleted."""
         ...
 
     async def length(self, log: str) -> int:
-        """How many entries there are in the log now; 0 if it is not there. Its end may count as one more."""
+        """Return the number of entries in the log; 0 if it does not exist. Its end may count as one more."""
         ...
 
     async def drop(self, log: str, after_seconds: float) -> None:
-        """Let the log go after so many seconds. Whoever follows it then gets `LogLost`."""
+        """Delete the log after some seconds. Its followers then get `LogLost`."""
         ...
 
     async def claim(self, name: str, holder: str, seconds: float, *, lapsed: bool = False) -> int | None:
-        """Take the lease of `name`: a token, or None if somebody else holds it. Its own holder gets a new token.
+        """Claim the lease of a name.
 
-        With `lapsed`, only a lease that ran out without being released is taken: of all who try, one gets it.
+        Args:
+            name: The name, which is also that of a log.
+            holder: The id of the holder. The current holder of the lease gets a new token.
+            seconds: The duration of the lease.
+            lapsed: Claim the lease only if it expired without being released. If several try, one gets it.
+
+        Returns:
+            A new fencing token; None if another holder has the lease.
         """
         ...
 
     async def renew(self, name: str, token: int, seconds: float) -> bool:
-        """Hold on to it for so many seconds from now; False if it is not this token's any more."""
+        """Extend a lease to some seconds from now. Returns False if the token is no longer valid."""
         ...
 
     async def release(self, name: str, token: int) -> None:
-        """Give it back, if it is still this token's."""
+        """Release a lease, if the token is still valid."""
         ...
 
     async def lapsed_leases(self, prefix: str = "", limit: int = 100) -> list[str]:
-        """Names that begin so whose lease ran out without being released, the longest ago first."""
+        """Return names with this prefix whose lease expired without being released, the earliest first."""
         ...
 
-    async def publish(self, name: str, message: bytes) -> None: ...
+    async def publish(self, name: str, message: bytes) -> None:
+        """Publish a message to the subscribers of a name."""
+        ...
 
     def subscribe(self, name: str) -> Listener:
-        """What was told to `name` within the hour, and what will be."""
+        """Receive the messages that were published to a name within the last hour, and all later ones."""
         ...
 
     async def spend(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
     ) -> LimitResult:
-        """Take `amounts` if every counter in `limits` allows it (0 of those without an amount), else nothing."""
+        """Take amounts from the counters of a bucket if every counter allows it, else nothing.
+
+        Args:
+            bucket: The name of the bucket.
+            amounts: Amount by counter; 0 for a counter that is not in it.
+            limits: Limit by counter.
+            window_seconds: The time in which an empty counter refills completely.
+        """
         ...
 
     async def charge(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
     ) -> LimitResult:
-        """Take them in any case: what is known only after the fact. A counter that falls below zero is waited for."""
+        """Take amounts even if a counter does not allow it, for amounts that are known only afterwards.
+
+        A counter may fall below zero. Later requests then wait until it has refilled.
+        """
         ...
 
     async def acquire_slot(self, bucket: str, limit: int, holder: str, seconds: float) -> bool:
-        """Take one of `limit` places, or keep it for so many seconds from now; False if they are all taken."""
+        """Acquire one of `limit` slots of a bucket, or extend it, to some seconds from now.
+
+        Returns:
+            False if other holders have all slots.
+        """
         ...
 
     async def release_slot(self, bucket: str, holder: str) -> None:
-        """Give the place back."""
+        """Release the slot of a holder."""
         ...
 
     async def set_presence(self, group: str, member: str, seconds: float) -> None:
-        """Stand on the roll for so many seconds from now."""
+        """Set a member of a group present for some seconds from now."""
         ...
 
     async def clear_presence(self, group: str, member: str) -> None:
-        """Stand on it no more."""
+        """Remove a member from the group."""
         ...
 
     async def list_present(self, group: str) -> list[str]:
-        """Who stands on it now, in the order in which they lapse."""
+        """Return the members that are present, in the order in which they expire."""
         ...
 
     async def check(self) -> None:
-        """Raises `RelayError` unless the relay is there."""
+        """Check that the relay responds.
+
+        Raises:
+            RelayError: It does not.
+        """
         ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Close the connections of this process, and all its followers."""
+        ...

@@ -1,19 +1,19 @@
-"""What Redis does in one step each, in Lua: nothing comes between the looking and the writing.
+"""Lua scripts for Redis. Each one runs atomically.
 
-Keys, behind the relay's prefix:
+Keys, after the relay's prefix:
 
-    log:NAME     stream: entries `N-BORN`, N = 1, 2, 3 …, field `d`; one more with field `z` is the end. BORN tells a
-                 log from another one of the same name that Redis has forgotten
-    box:NAME     stream: the signals to a name, numbered like a log; no end, and the oldest go
-    mark:NAME    hash: who may write the log (`fence`), who holds the lease (`holder`), how many entries (`count`),
-                 whether it has `ended`
-    leases       sorted set: names by when their lease runs out
+    log:NAME     stream: entries `N-BORN` with N = 1, 2, 3 … and the field `d`; a last one with the field `z` is the
+                 end. BORN distinguishes a log from an earlier log of the same name that Redis has lost
+    box:NAME     stream: the signals to a name, numbered like a log; it has no end, and the oldest are dropped
+    mark:NAME    hash: the fencing token of the writer (`fence`), the holder of the lease (`holder`), the number of
+                 entries (`count`), whether the log has `ended`
+    leases       sorted set: names, by the time when their lease expires
     bucket:NAME  hash: counter to level and time
-    hold:NAME    sorted set: holders by when their place comes free
-    roll:NAME    sorted set: who stands on the roll, by when they lapse
+    hold:NAME    sorted set: holders of slots, by the time when their slot expires
+    roll:NAME    sorted set: members that are present, by the time when they expire
 
-A key of a stream is also the channel on which its newest number is told. Times are Redis's own, in microseconds; a
-token is the time of its claim at least, so that it grows even when everything was forgotten.
+The key of a stream is also the channel on which its newest number is published. Times are Redis's own, in microseconds.
+A fencing token is at least the time of its claim, so tokens increase even after Redis has lost its data.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from hashlib import sha1
 
 
 class Script:
+    """A Lua script, and its SHA-1 hash for `EVALSHA`."""
+
     def __init__(self, text: str) -> None:
         self.text = _NOW + text if "now()" in text else text
         self.sha = sha1(self.text.encode(), usedforsecurity=False).hexdigest()

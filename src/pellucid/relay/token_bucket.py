@@ -1,6 +1,6 @@
-"""The arithmetic of limits, for one process. (`scripts` has the same for Redis.)
+"""Token buckets for the relay in memory. (`scripts` has the same algorithm for Redis.)
 
-A counter is a level and the time at which it was so. It fills by `limit / window` a second up to `limit`.
+A counter is stored as a level and the time of that level. It refills by `limit / window` a second, up to `limit`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TypeAlias
 from .relay import LimitResult
 
 Bucket: TypeAlias = dict[str, tuple[float, float]]
-"""Counter to level and time."""
+"""Maps the name of a counter to its level and the time of that level."""
 
 ROUNDING_TOLERANCE = 1e-9
-"""What floating point may lose of a counter, as a share of its limit."""
+"""Tolerance for floating-point rounding, as a fraction of the limit."""
 
 
 def take(
@@ -27,7 +27,19 @@ def take(
     *,
     is_forced: bool,
 ) -> tuple[LimitResult, float]:
-    """What is allowed; and when every counter that was looked at will be full again, so that it can be forgotten."""
+    """Take amounts from the counters of a bucket, if every counter allows it.
+
+    Args:
+        bucket: The counters. They are updated.
+        amounts: Amount by counter; 0 for a counter that is not in it.
+        limits: Limit by counter.
+        window_seconds: The time in which an empty counter refills completely.
+        now: The current time, in seconds.
+        is_forced: Take the amounts even if a counter does not allow it. Its level is then below zero.
+
+    Returns:
+        The result, and the time at which every counter will be full again, so that the bucket can be deleted.
+    """
     levels: dict[str, float] = {}
     longest_wait, limiting_counter = 0.0, None
     for name, limit in limits.items():

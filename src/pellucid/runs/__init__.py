@@ -1,8 +1,8 @@
-"""Runs that happen: what drives the `run` machine, and what becomes of its events.
+"""Run sources and stages: they drive the `run` machine and deliver its events.
 
-Everything that is served is a `RunSource`: a `LiveRun`, with the stages that its batches pass (`seal_stage`,
-`summaries`, `stored_run`); a `LiveLog` or `FinishedLog` (`replay`) of a run that was logged. `detached` drives runs
-that no request waits for.
+Everything that is served is a `RunSource`: a `LiveRun`, whose batches pass stages (`stages`, `summaries`,
+`stored_run`), or a `LiveLog` or `FinishedLog` (`replay`) of a logged run. `detached_runs` drives runs that no request
+waits for.
 """
 
 from .live_run import LiveRun, NullTurnHandler, ToolOutcomes, TurnHandler

@@ -1,13 +1,14 @@
-"""Runs that no request drives: each is a task here, writes a log that any replica can follow, and ends in the store.
+"""Detached runs: each is driven by a task, writes a log that any replica can follow, and ends in the store.
 
-* A run belongs to the holder of its lease (`lease`). The lease's token fences the log and the store: what somebody
-  writes who lost it lands nowhere.
-* The end is written in this order: store, log, lease. Who reads the end finds it kept.
-* When a lease lapses (its holder died), exactly one survivor closes the log and keeps what came, as failed. So it does
-  for a run of which the relay knows nothing any more, once nobody has touched its row for `UNTOUCHED_LEASES` leases.
-* A relay that is away does not stop a run: it goes on, and its end is kept. Its followers are told that they lost it.
+* A run belongs to the holder of its lease (`driver.Lease`). The fencing token of the lease protects the log and the
+  store: a write of a holder that lost the lease is rejected.
+* The end is written in this order: store, log, lease. A reader that sees the end finds it in the store.
+* When a lease lapses because its holder died, exactly one other replica closes the log and stores the received part of
+  the run as failed. The same happens to a run that the relay does not know any more, when its row was not updated for
+  `UNTOUCHED_LEASES` leases.
+* A run continues while the relay is unavailable, and its end is stored. Its followers receive an error.
 
-What is driven is any `RunSource`; how its row came to be is not known here.
+Any `RunSource` can be driven. This module does not know how the row of the run was made.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from .source import Batch, RunSource, clock_ms
 from .stored_run import ABANDONED, closing_events, prepare_final_run, store_end
 
 LEASE_SECONDS = 15.0
-"""How long a dead replica's runs wait for a survivor."""
+"""Seconds until the lease of a dead replica lapses, and another replica ends its runs."""
 
 UNTOUCHED_LEASES = 2.0
-"""So many leases a row may go untouched, when the relay does not know who drives it."""
+"""A row that was not updated for this number of leases is abandoned, if the relay knows no driver for it."""
 
 MAX_CONCURRENT_ENDS = 16
-"""How many runs of the dead are ended at a time."""
+"""Maximum number of abandoned runs that are ended concurrently."""
 
 END_TIMEOUT_SECONDS = 10.0
-"""How long the ends of runs that were broken off have, to be kept."""
+"""Seconds that interrupted runs have to store their ends at shutdown."""
 
 BeginRow: TypeAlias = Callable[[StoredResponse, int], Awaitable[None]]
-"""Keep a row that is still to run, under a fence, as `Responses.begin` does."""
+"""Stores the row of a run that is about to start, with a fencing token, as `Responses.begin` does."""
 
 
 def _id_taken_error() -> RequestError:
@@ -53,7 +54,14 @@ def _id_taken_error() -> RequestError:
 
 
 class DetachedRuns:
-    """The detached runs of one process, and its eye on those of others."""
+    """Drives the detached runs of this process, and ends abandoned runs of other replicas.
+
+    Args:
+        store: where runs end.
+        relay: holds the leases, logs and mailboxes of runs.
+        holder: name of this process as a lease holder.
+        lease_seconds: time after which a lease lapses that is not renewed.
+    """
 
     def __init__(self, store: Store, relay: Relay, *, holder: str, lease_seconds: float = LEASE_SECONDS) -> None:
         self.store = store
@@ -62,17 +70,23 @@ class DetachedRuns:
         self.lease_seconds = lease_seconds
         self._drivers: dict[str, tuple[Driver, asyncio.Task[None]]] = {}
         self._own_names: set[str] = set()
-        """The names of these, and of those that are about to start."""
+        """Names of the runs in `_drivers`, and of runs that are about to start."""
         self._watch_task: asyncio.Task[None] | None = None
         self._stop_reason: ErrorInfo | None = None
 
     async def start(
         self, row: StoredResponse, run: RunSource, *, is_client_id: bool = False, begin: BeginRow | None = None
     ) -> None:
-        """Drive `run` from now on; its log can be followed at once. Raises `PellucidError` if nothing was begun.
+        """Start to drive `run`. Its log can be followed as soon as this returns.
 
-        `chosen`: the id was not made here, so there may be, or have been, a run with it. That is refused.
-        `begin`: how its row is kept, if not by itself; what this raises is raised.
+        Args:
+            row: the response as it is stored while the run is in progress.
+            run: the source to drive.
+            is_client_id: whether the client chose the id. Then an earlier run may have the same id, which is an error.
+            begin: stores the row; by default `Responses.begin`. Its errors are raised.
+
+        Raises:
+            PellucidError: if the run was not started.
         """
         if self._stop_reason is not None:
             raise PellucidError(self._stop_reason)
@@ -97,52 +111,56 @@ class DetachedRuns:
         task = asyncio.create_task(driver.drive())
         self._drivers[lease.name] = driver, task
         task.add_done_callback(lambda _: self._on_driver_done(lease.name))
-        if (reason := self.stop_reason) is not None:  # meanwhile
+        if (reason := self.stop_reason) is not None:  # the process began to stop meanwhile
             driver.stop(reason)
 
     async def _check_unused(self, name: str, fence: int) -> None:
-        """Raises `RequestError` if the relay still knows a run of that name, though its log be gone."""
+        """Raise `RequestError` if the relay still knows a run of this name, even if its log is gone."""
         try:
             await self.relay.append(name, [], fence)
         except (FencedError, LogLost):
             raise _id_taken_error() from None
 
     def follow(self, row: StoredResponse) -> LiveLog:
-        """The run, from its beginning, wherever it is driven."""
+        """Return the live log of a run, from its first batch, on whichever replica the run is driven."""
         return LiveLog(self.relay.follow(run_name(row.owner, row.id)))
 
     async def read_batches(self, row: StoredResponse) -> list[Batch]:
-        """All that the run has said until now, wherever it is driven. Raises `RelayError`."""
+        """Return all batches that are in the log of a run now, on whichever replica it is driven.
+
+        Raises:
+            RelayError: if the log cannot be read.
+        """
         return decode_readable(await self._read_log(run_name(row.owner, row.id)))
 
     async def cancel(self, row: StoredResponse) -> None:
-        """Ask whoever drives it to stop. Its log ends when it has."""
+        """Ask the driver of a run to stop it. The log ends when the run has stopped."""
         await self.relay.publish(run_name(row.owner, row.id), b"cancel")
 
     async def drop_log(self, row: StoredResponse) -> None:
-        """Let go of its live log, which outlives a run for a while: it was deleted."""
-        with suppress(PellucidError):  # it goes by itself later
+        """Drop the live log of a deleted response. A log remains for a while after its run has ended."""
+        with suppress(PellucidError):  # the relay drops it later by itself
             await self.relay.drop(run_name(row.owner, row.id), 0)
 
-    # --- the process's life ------------------------------------------------------------------------------------
+    # --- life cycle of the process -----------------------------------------------------------------------------
 
     def start_watching(self) -> None:
-        """Look after the runs of replicas that are gone, from now on."""
+        """Start the task that ends abandoned runs of other replicas."""
         self._watch_task = asyncio.create_task(self._watch_others())
 
     @property
     def stop_reason(self) -> ErrorInfo | None:
-        """Why no run is begun any more, if none is."""
+        """The error with which new runs are rejected, once the process is stopping; None before that."""
         return self._stop_reason
 
     def stop_all(self, reason: ErrorInfo) -> None:
-        """End every run now, as failed because of `why`. None is begun any more."""
+        """End every run now as failed, with `reason` as its error. New runs are rejected with the same error."""
         self._stop_reason = self._stop_reason or reason
         for driver, _ in list(self._drivers.values()):
             driver.stop(reason)
 
     async def aclose(self, timeout_seconds: float, reason: ErrorInfo) -> None:
-        """Let runs finish for `patience` seconds, then end them as failed because of `why`."""
+        """Wait `timeout_seconds` for runs to finish, then end the others as failed, with `reason` as their error."""
         if self._watch_task is not None:
             self._watch_task.cancel()
         if tasks := self._tasks():
@@ -150,7 +168,7 @@ class DetachedRuns:
         self.stop_all(reason)
         if tasks := self._tasks():
             _, late = await asyncio.wait(tasks, timeout=END_TIMEOUT_SECONDS)
-            # Their leases lapse, and whoever finds them ends them.
+            # Their leases lapse, and another replica ends the runs.
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -162,23 +180,23 @@ class DetachedRuns:
     def _tasks(self) -> list[asyncio.Task[None]]:
         return [task for _, task in self._drivers.values()]
 
-    # --- the runs of the dead ----------------------------------------------------------------------------------
+    # --- abandoned runs ----------------------------------------------------------------------------------------
 
     async def _watch_others(self) -> None:
         while True:
             try:
                 await self._end_abandoned(await self.relay.lapsed_leases(NAME_PREFIX), lapsed=True)
-                # Runs whose lease was lost with the relay that held it.
+                # Runs whose lease was lost together with the data of the relay.
                 untouched = await self.store.responses.unfinished(time.time() - UNTOUCHED_LEASES * self.lease_seconds)
                 await self._end_abandoned((run_name(owner, id) for id, owner, _ in untouched), lapsed=False)
             except PellucidError as error:
-                log.warning("cannot look after the runs of others: %s", error.info.message)
+                log.warning("cannot check for abandoned runs: %s", error.info.message)
             except Exception as error:
-                log.error("a fault while looking after the runs of others: %s", error_location(error))
+                log.error("a fault while checking for abandoned runs: %s", error_location(error))
             await asyncio.sleep(self.lease_seconds / 3)
 
     async def _end_abandoned(self, names: Iterable[str], *, lapsed: bool) -> None:
-        """One that cannot be ended does not keep the others from it."""
+        """End abandoned runs concurrently. A run that cannot be ended does not affect the others."""
         slots = asyncio.Semaphore(MAX_CONCURRENT_ENDS)
 
         async def end_one(name: str) -> None:
@@ -186,22 +204,22 @@ class DetachedRuns:
                 try:
                     await self._end_abandoned_run(name, lapsed=lapsed)
                 except PellucidError as error:
-                    log.warning("cannot end the run of a replica that is gone: %s", error.info.message)
+                    log.warning("cannot end an abandoned run: %s", error.info.message)
                 except Exception as error:
-                    log.error("a fault while ending the run of a replica that is gone: %s", error_location(error))
+                    log.error("a fault while ending an abandoned run: %s", error_location(error))
 
-        # What this process drives itself is not dead, however long the process may have stood still.
+        # A run that this process drives is not abandoned, even if the process was suspended for long.
         await asyncio.gather(*(end_one(name) for name in names if name not in self._own_names))
 
     async def _end_abandoned_run(self, name: str, *, lapsed: bool) -> None:
-        """Write the end of a run whose driver is gone, unless somebody else does."""
+        """Write the end of an abandoned run, unless another replica does."""
         relay, (owner, id) = self.relay, parse_run_name(name)
         fence = await relay.claim(name, self.holder, self.lease_seconds, lapsed=lapsed)
         if fence is None:
             return
         row = await self.store.responses.take_over(owner, id, fence)
         batches = decode_readable(await self._read_log(name))
-        # Logs of older versions hold batches without events.
+        # Logs that an older version wrote contain batches without events.
         events = events_of(batches)
         has_ended = bool(events) and isinstance(events[-1], RunEndEvent)
         if row is not None:
@@ -218,13 +236,13 @@ class DetachedRuns:
         await relay.release(name, fence)
 
     async def _tail(self, owner: str, id: str, batches: list[Batch]) -> list[Batch]:
-        """What the log of a run lacks whose driver went after its end was kept, or that was deleted."""
+        """Return the missing last batches of a log, for a run whose end is stored already or whose row was deleted."""
         row = await self.store.responses.get(owner, id, log=True)
         tail = unpack_log(row.log)[len(batches) :] if row is not None and row.log else []
         return tail or [Batch(clock_ms(), closing_events(fold(events_of(batches)), id, ABANDONED))]
 
     async def _read_log(self, name: str) -> list[LogEntry]:
-        """All that is in a log now."""
+        """Return all entries that are in a log now; none if the log is lost."""
         count = await self.relay.length(name)
         read: list[LogEntry] = []
         follower = self.relay.follow(name) if count else None

@@ -1,19 +1,19 @@
-"""One detached run, from its first batch to its end in the store.
+"""Driver of one detached run, from its first batch to its end in the store; with its lease and its log writer.
 
-The right to drive one run, held on to for as long as it is driven.
+`Lease` is the right to drive one run. It exists in two places: as a lease at the relay, and as a fencing token on the
+run's row in the store. Each of the two is enough to keep other replicas away from the run, so the relay may lose its
+data without a second driver. A driver that finds the token of another driver in one of them has lost the lease, and
+writes nothing more. A lost lease is not released, it expires: then a replica checks whether the log has its end, which
+the new driver may have been unable to write.
 
-It stands in two places: as a lease at the relay, and as a fence on the run's row in the store. Either is enough for
-others to leave the run alone, so that neither of the two may forget it unnoticed; whoever finds it taken there has lost
-it, and has nothing more to write. A lease that is lost is not given back: it runs out, so that somebody looks whether
-the log has its end, which whoever took the run may have been kept from writing.
+`LogWriter` writes the log of one run to a relay that may be slow or unavailable, or may lose its data.
 
-Writes the log of one run at a relay that may be slow, away, or forgetful.
-
-* In the memory of one process, a batch is appended as it is, and followers get it within the same call.
-* All that comes during one round trip goes with the next; followers in this process get the batches as they are.
-* What may have landed is asked again exactly as it was, so that it lands once.
-* A relay that forgot the log is told it again, from the beginning and under the same numbers.
-* A log that is somebody else's is left as it is.
+* If the relay is the memory of this process, a batch is appended as it is, and followers receive it in the same call.
+* Batches that arrive during one round trip are sent with the next one. Followers in this process receive the batches
+  without decoding.
+* An append whose result is unknown is sent again without changes, so its entries are appended once.
+* If the relay lost the log, all entries are appended again, from the first one and with the same numbers.
+* A log that belongs to another driver is not changed.
 """
 
 from __future__ import annotations
@@ -35,41 +35,43 @@ from .source import Batch, RunSource, batch_factory, clock_ms
 from .stored_run import ABANDONED, closing_events, not_stored_error, prepare_final_run, store_end
 
 RETRY_PAUSE_SECONDS = 0.5, 5.0
-"""Seconds between two tries while the relay does not take it: at first, and at most."""
+"""Initial and maximum seconds between two tries to append."""
 
 LOG_END_TIMEOUT_SECONDS = 10.0
-"""How long the end of a log waits for a relay that is away."""
+"""Seconds to wait for an unavailable relay at the end of a log."""
 
 
 class LogWriter:
+    """Writes the log of one run to the relay (see the module)."""
+
     def __init__(self, relay: Relay, lease: Lease) -> None:
         self._relay = relay
         self._lease = lease
         self._memory_relay = relay if isinstance(relay, MemoryRelay) else None
         self._appender: LogAppender | None = None
-        """Of a log in memory, once something was appended to it."""
+        """Appender of a log in this process's memory; None before the first append."""
         self.batches: list[Batch] = []
-        """What the run delivered, but for its end."""
+        """All batches that the run delivered, except the last."""
         self.end_batch: Batch | None = None
-        """The batch with the run's end, which is stored before it is shown: `finish` logs it."""
+        """The batch with the run's end. It is logged by `finish`, after it was stored."""
         self._entries: list[LogEntry] = []
         self._decoded: list[Batch] = []
-        """The entries, where they are encoded, as followers in this process get them."""
+        """The same batches without encoding, for followers in this process. Empty if the entries are not encoded."""
         self._has_last_entry = False
-        """Whether the last entry is there."""
+        """Whether `_entries` contains the last entry of the log."""
         self._sent_count = 0
-        """How many of the entries are in the log."""
+        """Number of entries that are in the log."""
         self._pending_append: tuple[int, bool] | None = None
-        """Up to which entry the append goes of which it is not known whether it landed, and whether it ends the log."""
+        """The append whose result is not known: the number of entries after it, and whether it ends the log."""
         self._retry_task: asyncio.Task[None] | None = None
-        """Tries again what failed, and nothing else is asked meanwhile."""
+        """Repeats a failed append. No other append is started meanwhile."""
         self._is_complete = False
-        """Whether the log has its end."""
+        """Whether the log contains its last entry."""
         self._closed = asyncio.Event()
-        """It has, or it is somebody else's."""
+        """Set when the log is complete, or belongs to another driver."""
 
     def add(self, batch: Batch) -> None:
-        """Log a batch of the run, now or as soon as the relay takes it. A `BatchReceiver`."""
+        """Log a batch of the run, now or as soon as the relay accepts it. This method is a `BatchReceiver`."""
         if type(batch.events[-1]) is RunEndEvent:
             self.end_batch = batch
             return
@@ -82,7 +84,7 @@ class LogWriter:
             self._add_entry(batch)
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter:
-        """See `TextSink`: each text is a batch of its own."""
+        """Return a writer that logs each text as one batch (see `TextSink`)."""
         return TextWriter(batch_factory(like), self.add, self._add_all)
 
     def _add_all(self, batches: list[Batch]) -> None:
@@ -90,7 +92,11 @@ class LogWriter:
             self.add(batch)
 
     async def finish(self, batch: Batch) -> bool:
-        """Log the last batch; whether the log has its end then. A relay that is away is not waited for for ever."""
+        """Log the last batch, and wait for it, at most `LOG_END_TIMEOUT_SECONDS`.
+
+        Returns:
+            Whether the log is complete.
+        """
         self._has_last_entry = True
         self._add_entry(batch)
         if not self._is_complete:
@@ -100,7 +106,7 @@ class LogWriter:
         return self._is_complete
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Stop writing."""
         self._closed.set()
         if self._retry_task is not None:
             self._retry_task.cancel()
@@ -115,7 +121,7 @@ class LogWriter:
         self._append()
 
     def _append(self) -> None:
-        """Append all that is not in the log yet; unless something is being appended, then it follows."""
+        """Append all entries that are not in the log, unless an append is in progress. Its end calls this again."""
         lease = self._lease
         if lease.is_lost:
             self._closed.set()
@@ -137,7 +143,7 @@ class LogWriter:
             self._append()
 
     def _acknowledge(self, sent: int) -> None:
-        """What was asked for has landed."""
+        """Note that the pending append was done. `sent`: the number of entries in the log."""
         assert self._pending_append is not None
         self._sent_count, self._is_complete, self._pending_append = sent, self._pending_append[1], None
         if self._is_complete:
@@ -146,7 +152,7 @@ class LogWriter:
             self._appender = self._memory_relay.open_appender(self._lease.name, self._lease.fence)
 
     async def _retry(self) -> None:
-        """Append what failed, until it has landed or the log is not ours to write any more."""
+        """Repeat the failed append until it succeeds or the lease is lost."""
         pause = RETRY_PAUSE_SECONDS[0]
         while not self._lease.is_lost:
             try:
@@ -155,7 +161,7 @@ class LogWriter:
                 with suppress(PellucidError):
                     await self._start_over()
             except PellucidError:
-                pass  # `FencedError`, too: a later lease of our own may fence what was asked under an earlier one
+                pass  # `FencedError`, too: a renewed lease of this driver may fence an append with the earlier token
             else:
                 self._retry_task = None
                 if not self._is_complete:
@@ -185,11 +191,16 @@ class LogWriter:
 
 
 RENEWALS_PER_LEASE = 3
-"""How often it is renewed in the time in which it would run out."""
+"""Number of renewals within the duration of a lease."""
 
 
 class Lease:
-    """`lost` is called once, when it is somebody else's."""
+    """The right to drive one run (see the module).
+
+    Args:
+        on_lost: called once, when another driver has the lease.
+        lease_seconds: time after which the lease lapses that is not renewed.
+    """
 
     def __init__(
         self,
@@ -205,8 +216,8 @@ class Lease:
         self.fence = 0
         self.is_lost = False
         self.is_end_stored = False
-        """Whether its end is kept, or is being kept: then the row is nobody's any more, and only the log is still to be
-        written."""
+        """Whether the run's end is stored, or may be. Then no driver holds the row any more, and only the log remains
+        to be written."""
         self._store = store
         self._relay = relay
         self._row_key = (owner, id)
@@ -217,15 +228,25 @@ class Lease:
         self._renew_task: asyncio.Task[None] | None = None
 
     async def claim(self) -> bool:
-        """Whether it is ours now. Raises `RelayError`."""
+        """Acquire the lease; return whether this driver holds it now.
+
+        Raises:
+            RelayError: if the relay does not answer.
+        """
         fence = await self._relay.claim(self.name, self._holder, self._lease_seconds)
         if fence is not None:
             self.fence = fence
         return fence is not None
 
     async def renew(self) -> None:
-        """It may have run out (this process stood still), or the relay may have forgotten it: it is ours if nobody took
-        it since. Raises `PellucidError` if that cannot be known."""
+        """Renew the lease at the relay and in the store.
+
+        The lease may have lapsed (this process was suspended), or the relay may have lost it. Then it is acquired
+        again, if no other driver has acquired it since.
+
+        Raises:
+            PellucidError: if the relay or the store does not answer.
+        """
         is_ours = await self._relay.renew(self.name, self.fence, self._lease_seconds) or await self.claim()
         if is_ours and (
             self.is_end_stored or await self._store.responses.touch(*self._row_key, self.fence) or self.is_end_stored
@@ -236,11 +257,11 @@ class Lease:
             self._on_lost()
 
     def start_renewing(self) -> None:
-        """Renew it from time to time, until it is lost or `leave` is called."""
+        """Renew the lease periodically, until it is lost or `stop_renewing` is called."""
         self._timer = asyncio.get_running_loop().call_later(self._lease_seconds / RENEWALS_PER_LEASE, self._renew_soon)
 
     def stop_renewing(self) -> None:
-        """Renew it no more."""
+        """Stop the periodic renewal."""
         if self._timer is not None:
             self._timer.cancel()
         if self._renew_task is not None:
@@ -253,13 +274,14 @@ class Lease:
         try:
             await self.renew()
         except PellucidError:
-            pass  # the next time
+            pass  # tried again at the next renewal
         except Exception as error:
             log.error("a fault while renewing the lease of a run: %s", error_location(error))
         if not self.is_lost:
             self.start_renewing()
 
     async def release(self) -> None:
+        """Stop the renewal, and release the lease at the relay."""
         self.stop_renewing()
         with suppress(PellucidError):
             await self._relay.release(self.name, self.fence)
@@ -269,21 +291,21 @@ NAME_PREFIX = "run:"
 
 
 def run_name(owner: str, id: str) -> str:
-    """Of a run's lease, its log and its mailbox. What is another owner's has another name."""
+    """Return the name of a run's lease, log and mailbox. It contains the owner, so owners cannot collide."""
     return f"{NAME_PREFIX}{id}:{owner}"
 
 
 def parse_run_name(name: str) -> tuple[str, str]:
-    """The owner and the id."""
+    """Return the owner and the id in a name that `run_name` made."""
     id, _, owner = name.removeprefix(NAME_PREFIX).partition(":")
     return owner, id
 
 
 STORE_TIMEOUT_SECONDS = 60.0
-"""How long the end of a run waits for a store that is away."""
+"""Seconds to wait for an unavailable store at the end of a run."""
 
 LOG_RETENTION_SECONDS = 300.0
-"""How long a finished log can still be followed live; after that it is read from the store."""
+"""Seconds that a finished log can be followed live; after that it is read from the store."""
 
 RETRY_SECONDS = 0.5
 
@@ -291,7 +313,10 @@ FAULT = ErrorInfo("server_error", "the gateway failed in the middle of this run"
 
 
 class Driver:
-    """`lease` is to be claimed, and the row begun under it, before `drive`."""
+    """Drives one detached run.
+
+    Before `drive`, the caller claims `lease` and stores the row with its fencing token.
+    """
 
     def __init__(
         self, store: Store, relay: Relay, holder: str, lease_seconds: float, row: StoredResponse, run: RunSource
@@ -307,9 +332,10 @@ class Driver:
         self._listen_timer: asyncio.TimerHandle | None = None
         self._is_stopped = False
         self._stop_error: ErrorInfo | None = FAULT
-        """Why it is broken off. None: it is cancelled."""
+        """The error with which the run is stopped. None: it is cancelled."""
 
     async def drive(self) -> None:
+        """Drive the run to its end, and store and log that end. Errors are logged."""
         try:
             self.lease.start_renewing()
             self._listen()
@@ -318,7 +344,7 @@ class Driver:
                 if not self.lease.is_lost:
                     await self._finish(end)
         except Exception as error:
-            # Its lease lapses, and whoever finds it ends it.
+            # Its lease lapses, and another replica ends the run.
             log.error("a fault while ending a run: %s", error_location(error))
         finally:
             self.lease.stop_renewing()
@@ -326,20 +352,20 @@ class Driver:
             self._stop_listening()
 
     def stop(self, error: ErrorInfo | None) -> None:
-        """End it now: as failed because of `why`, or as cancelled. What it has said already is kept."""
+        """End the run now, as failed with `error` or as cancelled. The batches so far are stored."""
         if not self._is_stopped:
             self._stop_error = error
         self._cancel_delivery()
 
     def _cancel_delivery(self) -> None:
-        # Once: the second word must not interrupt what the first one began.
+        # Only once: a second call must not interrupt the work that the first one started.
         if not self._is_stopped:
             self._is_stopped = True
             if self._delivery_task is not None:
                 self._delivery_task.cancel()
 
     async def _deliver_to_log(self) -> Batch:
-        """Log every batch but the last, which is returned: it is shown after it is stored."""
+        """Log every batch except the last one, which is returned: it must be stored before it is shown."""
         run = self._run
         self._delivery_task = asyncio.current_task()
         try:
@@ -367,27 +393,30 @@ class Driver:
             await self._run.stop(error)
         except Exception as fault:
             log.error("a fault while stopping a run: %s", error_location(fault))
-            self._log.end_batch = None  # what it delivered last may not fit; it is closed by what the log holds
+            self._log.end_batch = None  # it may not fit the log; the run is closed after the logged batches
         if self._log.end_batch is None and not self._log.batches:
-            # It could not be opened, and so delivered nothing.
+            # The run could not be opened, and delivered nothing.
             end = RunEndEvent("cancelled" if error is None else "failed", error=error)
             self._log.add(Batch(clock_ms(), [end]))
 
     async def _finish(self, end: Batch) -> None:
-        """Store, log, lease."""
+        """Write the end to the store, then to the log, then release the lease."""
         is_stored, end = await self._store_end(end)
         if await self._log.finish(end) and not self.lease.is_lost:
             with suppress(PellucidError):
-                # What is nowhere else is not dropped.
+                # A log that is not stored is the only copy, and is not dropped.
                 if is_stored:
                     await self._relay.drop(self.lease.name, LOG_RETENTION_SECONDS)
             await self.lease.release()
 
     async def _store_end(self, end: Batch) -> tuple[bool, Batch]:
-        """Try until the store takes it, for as long as anybody would wait; whether there is an end in it now, and what
-        to tell, which is the same."""
+        """Store the end of the run, with retries for `STORE_TIMEOUT_SECONDS`.
+
+        Returns:
+            Whether the store contains an end of the run, and the last batch to log, which agrees with the store.
+        """
         finished_run = await prepare_final_run(self._row, self._log.batches, end)
-        # It may be kept without our hearing of it: a row that is over says nothing of the lease from here on.
+        # The end may be stored although its confirmation is lost. From here on, the row is no evidence for the lease.
         self.lease.is_end_stored = True
         deadline = time.monotonic() + STORE_TIMEOUT_SECONDS
         while True:
@@ -402,8 +431,10 @@ class Driver:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _end_after_takeover(self, end: Batch) -> Batch:
-        """The end of a run that somebody took over meanwhile, after what was said here. It may have been deleted; then
-        it ends as it did."""
+        """Return the last batch for a run that another driver took over: its stored end, after the batches logged here.
+
+        If the row was deleted, the run's own end is returned.
+        """
         row = await self._store.responses.get(self._row.owner, self._row.id, log=True)
         if row is None:
             return end
@@ -411,7 +442,7 @@ class Driver:
         stored_end = unpack_log(row.log)[-1].events[-1] if row.log else closed[-1]
         return Batch(end.time_ms, [*closed[:-1], stored_end])
 
-    # --- its mailbox -------------------------------------------------------------------------------------------
+    # --- mailbox -----------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         self._listener = self._relay.subscribe(self.lease.name)

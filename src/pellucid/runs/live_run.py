@@ -1,14 +1,14 @@
-"""A run that this process drives, and through which everything that a model says is pushed.
+"""A run that this process drives. The model's events are pushed through it.
 
     socket → decoder → `Run` → stages → receiver          one call for each read of the upstream
 
-`open` calls the first model, so that "nobody there" and "refused" can still become an HTTP status; from then on every
-fault is an event. `deliver` waits while turns are read, and executes what comes between them: functions are called,
-answers are checked, the model is called again. No task exists but the caller's, and one while functions run: what they
-`emit` does not wait for their results. What is emitted otherwise goes with the next batch.
+`open` calls the model for the first turn, so that an unavailable model or a rejected request can become an HTTP status.
+After that, every error is an event. `deliver` waits while turns are read, and executes the steps between them: it calls
+functions, checks outputs, and calls the model again. There is no task except the caller's, and one while functions run:
+events that the functions `emit` are delivered before their results. Other emitted events go with the next batch.
 
-A program that iterates over a run uses `read` instead: the upstream is paused but while the program waits, so that the
-run is never ahead of its reader.
+A program that iterates over a run uses `read` instead. Then the upstream is paused except while the program waits, so
+the run is never ahead of its reader.
 """
 
 from __future__ import annotations
@@ -32,52 +32,61 @@ from ..telemetry import error_location, log
 from .source import Batch, BatchReceiver, TextSink
 from .stages import Push, Stage, discard_stages, open_stages
 
-FAULT = ErrorInfo("server_error", "something that was called between two turns of the model failed")
+FAULT = ErrorInfo("server_error", "a step between two turns of the model failed")
 
 
 class ToolOutcomes(NamedTuple):
-    """What became of the tool calls of one turn."""
+    """The results of the tool calls of one turn."""
 
     results: list[ToolReturnPart | RetryPromptPart]
-    """One for each call."""
+    """One for each call that was answered here."""
     has_output: bool = False
-    """Whether one of the calls was the run's answer."""
+    """Whether one of the calls was the run's output."""
     client_call_ids: Collection[str] = frozenset()
-    """The ids of calls without a result here: the client is to answer them."""
+    """The ids of calls that have no result here, because the client answers them."""
 
 
 class TurnHandler(Protocol):
-    """What happens between two turns of the model. Whatever is raised here ends the run as failed, and is kept as the
-    run's `raised`."""
+    """The steps between two turns of the model.
+
+    An exception that a method raises ends the run as failed, and becomes the run's `exception`.
+    """
 
     tool_names: Container[str]
-    """The names of the functions that are called here; calls of others are left to the client."""
+    """Names of the functions that are called here. The client answers calls of other functions."""
     checks_output: bool
-    """Whether an answer is checked before it is final."""
+    """Whether an output is checked (`check_output`) before it is final."""
 
     async def begin_run(self, call: ModelCall) -> ModelCall:
-        """The run opens: the call as the run knows it. What is raised here is raised by the run's `open`."""
+        """Prepare the run when it opens; return the call that the run keeps.
+
+        An exception is raised by the run's `open`.
+        """
         ...
 
     async def prepare_call(self, call: ModelCall) -> ModelCall:
-        """The call as it is to be sent, for each turn. What is changed here is not kept."""
+        """Return the call as it is sent, for each turn. Changes apply to this turn only."""
         ...
 
     async def call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes:
-        """Call the functions."""
+        """Call the functions of one turn."""
         ...
 
     async def check_output(self, response: ModelResponse) -> RetryPromptPart | None:
-        """None if the answer is accepted; otherwise what the model is to correct."""
+        """Check an output.
+
+        Returns:
+            None if the output is accepted; otherwise the prompt with which the model tries again.
+        """
         ...
 
     def end_run(self) -> None:
-        """The run is over, or could not be opened. May be called more than once."""
+        """Release resources: the run is over, or could not be opened. May be called more than once."""
         ...
 
 
 class NullTurnHandler:
-    """A handler without functions, which accepts every answer."""
+    """Turn handler without functions, which accepts every output."""
 
     tool_names: Container[str] = frozenset()
     checks_output = False
@@ -102,7 +111,7 @@ _NULL_HANDLER = NullTurnHandler()
 
 
 class LiveRun:
-    """Drives one `Run` against one model. A `RunSource`."""
+    """Drives one `Run` with one model. A `RunSource`."""
 
     is_interrupted = False
 
@@ -120,13 +129,17 @@ class LiveRun:
     ) -> None:
         """
         Args:
-            stages: what every batch passes, in this order.
-            max_tool_calls: calls of the handler's functions in all turns together.
-            log_faults: whether what is `raised` is logged, because no caller will raise it again.
-            pending: calls that are answered before the model is called (see `Run`).
+            model: the model to call.
+            call: messages, tools and settings of the first turn.
+            mint: makes the public ids of the run.
+            handler: executes the steps between two turns.
+            stages: the stages that every batch passes, in this order.
+            max_tool_calls: maximum number of calls of the handler's functions, in all turns together.
+            log_faults: whether an internal error is logged here, because no caller raises `exception` again.
+            pending: tool calls that are answered before the model is called (see `Run`).
         """
         self.exception: Exception | None = None
-        """What ended the run between two turns."""
+        """The exception that ended the run between two turns, if any."""
         self.ended: RunEndEvent | None = None
         self._model = model
         self._call = call
@@ -134,7 +147,7 @@ class LiveRun:
         self._handler = handler
         self._stages = tuple(stages)
         self._active_stages = self._stages
-        """What a batch passes. Of a stage that raised, and of those before it, a `Stage` stands in the place."""
+        """The stages that a batch passes. A stage that raised, and all before it, are replaced by a plain `Stage`."""
         self._max_tool_calls = max_tool_calls
         self._log_faults = log_faults
         self._pending = pending
@@ -142,33 +155,38 @@ class LiveRun:
         self._effects: list[Effect] = []
         self._stream: ModelStream | None = None
         self._has_started = False
-        """Whether the stream delivers."""
+        """Whether `start` was called on the stream."""
         self._context: Context
-        """Of the task that waits for the stream."""
+        """Context variables of the task that waits for the stream."""
         self._is_paused = False
         self._receive: BatchReceiver = self._enqueue
         self._text_sink: TextSink | None = None
         self._text_template: PartDeltaEvent | None = None
-        """What texts are the deltas of that are passed on without events; None if none are."""
+        """The delta that texts on the text path are like; None if the text path is closed."""
         self._queue: list[Batch] = []
         self._failure: BaseException | None = None
-        """What the receiver or a stage raised."""
+        """The exception of the receiver or of a stage, until `deliver` raises it."""
         self._disabled_stage_count = 0
-        """Up to here, counted from 1, the stages have no part any more: one raised, and what those before it held back
-        would follow a batch that was lost."""
+        """Number of the first stages that are disabled: the last of them raised an exception. The stages before it are
+        disabled too, because events that they held back would follow a lost batch."""
         self._waiters: list[asyncio.Future[None]] = []
         self._side_events: list[SideEvent] = []
-        """Emitted and not delivered yet. Threads append at any moment, so it is emptied and never replaced."""
+        """Emitted events that are not delivered yet. Other threads append to this list, so it is never replaced."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tool_task: asyncio.Task[ToolOutcomes] | None = None
-        """The functions that are being called."""
+        """The task that calls functions now."""
         for index, stage in enumerate(self._stages):
             stage.push = self._pusher(index + 1)
 
-    # --- the interface of a source -----------------------------------------------------------------------------
+    # --- RunSource ---------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Call the model for the first turn. Raises `ModelError` or `RequestError`; there is nothing to clean up."""
+        """Call the model for the first turn. After an exception there is nothing to clean up.
+
+        Raises:
+            ModelError: if the model cannot be reached, or rejects the call.
+            RequestError: if the call is not valid.
+        """
         self._loop = asyncio.get_running_loop()
         handler = self._handler
         try:
@@ -191,6 +209,7 @@ class LiveRun:
             stage.on_opened(queued=queued)
 
     async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
+        """Deliver all batches (see `RunSource.deliver`)."""
         self._receive = receive
         self._text_sink = texts
         while self.ended is None:
@@ -198,16 +217,19 @@ class LiveRun:
         self._raise_failure()
 
     def pause(self) -> None:
+        """Pause the upstream (see `RunSource.pause`)."""
         self._is_paused = True
         if self._stream is not None:
             self._stream.pause()
 
     def resume(self) -> None:
+        """Resume the upstream (see `RunSource.resume`)."""
         self._is_paused = False
         if self._stream is not None:
             self._stream.resume()
 
     async def stop(self, error: ErrorInfo | None = None) -> None:
+        """End the run now (see `RunSource.stop`)."""
         if self.ended is not None:
             return
         for stage in self._stages:
@@ -218,8 +240,8 @@ class LiveRun:
             try:
                 events = self._close(error)
             except Exception as fault:
-                # After a fault of ours, which is reported where it was caught, a turn's own end may fit no more.
-                log.debug("a run could not be stopped in form: %s", error_location(fault))
+                # After an internal error, which was reported already, the end of the turn may not fit the run's state.
+                log.debug("a run was stopped without the end of its turn: %s", error_location(fault))
                 events = self._fail(error or FAULT)
         failure: Exception | None = None
         if not self._disabled_stage_count:
@@ -228,12 +250,12 @@ class LiveRun:
             except Exception as fault:
                 failure = fault
                 if not self._disabled_stage_count:
-                    self._receive = _ignore  # and the stages come to their end without it
+                    self._receive = _ignore  # the receiver failed; the stages still process the end
         if self._disabled_stage_count:
-            # Nobody can say what is open for the receiver: only the end can follow.
+            # It is not known which parts are open for the receiver, so only the end can follow.
             self._process([RunEndEvent("failed", self.run.usage, error or FAULT)])
         else:
-            self._process([], flush=True)  # what a stage held back until now goes on
+            self._process([], flush=True)  # stages release the events that they held back
         self._notify()
         await self._wait_for_end()
         if failure is not None:
@@ -241,7 +263,7 @@ class LiveRun:
 
     @property
     def run(self) -> Run:
-        """The machine."""
+        """The run's state machine."""
         if self._machine is None:
             handler = self._handler
             self._machine = Run(
@@ -261,12 +283,13 @@ class LiveRun:
 
     @property
     def queued(self) -> bool:
+        """Whether the run began with a wait for a busy model."""
         return self._stream is not None and self._stream.queued
 
-    # --- for a program that iterates ---------------------------------------------------------------------------
+    # --- iteration by a program --------------------------------------------------------------------------------
 
     async def read(self) -> Batch | None:
-        """The next batch; None after the last. Instead of `deliver`."""
+        """Return the next batch; None after the last. Use either this method or `deliver`."""
         while not self._queue:
             if self.ended is not None:
                 self._raise_failure()
@@ -283,9 +306,12 @@ class LiveRun:
         self._notify()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[Event]:
-        """Stop now, upstream included: the events that were not read, and those that close the run.
+        """Stop the run and its upstream now, as cancelled or as failed with `error`.
 
-        For a run without stages that wait. Idempotent; after the run's end it gives nothing.
+        Only for a run whose stages hold nothing back. Idempotent.
+
+        Returns:
+            The events that were not read, and those that close the run; nothing after the run's end.
         """
         if self.run.run_end is None:
             self._process(self._close(error))
@@ -294,14 +320,14 @@ class LiveRun:
         return events
 
     def fail(self, error: ErrorInfo) -> list[Event]:
-        """The same after a fault of ours: the turn's own end is not read."""
+        """End the run as failed after an internal error, without the turn's end; return events as `cancel` does."""
         self._process(self._fail(error))
         events = [event for batch in self._queue for event in batch.events]
         self._queue.clear()
         return events
 
     def close(self) -> None:
-        """Release the upstream, in whatever state this is. Never raises."""
+        """Release the upstream. May be called in every state. Never raises."""
         stream, self._stream = self._stream, None
         if self._tool_task is not None:
             self._tool_task.cancel()
@@ -312,22 +338,22 @@ class LiveRun:
         self._notify()
 
     def emit(self, event: SideEvent) -> None:
-        """Deliver an event that is not the model's, from whatever thread. After the run's end it is dropped."""
+        """Deliver an event that is not the model's. Thread-safe. After the run's end, the event is dropped."""
         self._side_events.append(event)
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop may be closed by now
+            with suppress(RuntimeError):  # the loop may be closed
                 self._loop.call_soon_threadsafe(self._emit_during_tools)
 
-    # --- while a turn is read ----------------------------------------------------------------------------------
+    # --- events of a turn --------------------------------------------------------------------------------------
 
     def _on_model_events(self, events: ModelRead) -> None:
-        """What one read of the turn gave; None when it stopped without its end. The receiver of a `ModelStream`."""
+        """Process the result of one read; None: the turn stopped without an end. The receiver of a `ModelStream`."""
         stream, run = self._stream, self._machine
         if stream is None or run is None:
             return
         try:
             if type(events) is list and len(events) == 1 and type(event := events[0]) is PartDeltaEvent:
-                # What nearly every read is. No stage sees it that does not want it.
+                # Nearly every read is one delta. Only stages that want deltas process it.
                 run.feed_delta(event)
                 out: list[Event] = [event]
                 for stage in self._active_stages:
@@ -340,33 +366,37 @@ class LiveRun:
             else:
                 out = self._advance(stream, run, events)
             if out or self._side_events:
-                # A stream is read in the context of the connection; its events belong to the caller's.
+                # A stream is read in the context of the connection; its events are processed in the caller's context.
                 self._context.run(self._process, out)
-        except BaseException as error:  # a SystemExit, too, is not the transport's to handle
+        except BaseException as error:  # also SystemExit, which the transport must not handle
             self._fail_delivery(error)
         if self._stream is None:
             self._notify()
 
     def _advance(self, stream: ModelStream, run: Run, events: ModelRead) -> list[Event]:
-        """Feed the machine with one read."""
+        """Feed the state machine with one read; return the events to deliver."""
         if events is None:
-            # A turn that stops without its end is a fault of whatever plays the model.
+            # A turn without an end is an error of the model's implementation.
             self._stream = None
             return run.end(ErrorInfo("model_error", "the model's turn stopped without an end"))
         if isinstance(events, Exception):
             raise events
         out, effects = run.feed(events)
         if effects or run.run_end is not None:
-            # The model is done: what the turn holds (a connection, a place in a queue) is released now.
+            # The turn has ended: its resources (a connection, a place in a queue) are released now.
             self._stream = None
             stream.cancel()
             self._effects = effects
         return out
 
     def _process(self, events: list[Event], first: int = 0, *, time_ms: int = 0, flush: bool = False) -> None:
-        """Pass events through the stages from `first` on, and to the receiver. `time_ms`: when they were, if not now.
+        """Pass events through the stages, and to the receiver.
 
-        Nothing happens without events, but with `flush`: then stages release what they held back.
+        Args:
+            events: if there are none, nothing happens, unless `flush` is set.
+            first: index of the first stage that processes the events.
+            time_ms: time of the events in milliseconds since 1970; 0: now.
+            flush: whether stages get a batch without events, with which they release events that they held back.
         """
         if self._text_template is not None:
             self._end_texts()
@@ -393,7 +423,7 @@ class LiveRun:
             self._receive(batch)
 
     def _disable_up_to(self, stage: Stage) -> None:
-        """It raised: from now on it has no part, nor have those before it."""
+        """Disable a stage that raised an exception, and all stages before it."""
         self._disabled_stage_count = self._active_stages.index(stage) + 1
         self._active_stages = (*[Stage()] * self._disabled_stage_count, *self._stages[self._disabled_stage_count :])
 
@@ -409,9 +439,10 @@ class LiveRun:
 
         return push
 
-    # --- the text path of the stream: a `TextReceiver` ---------------------------------------------------------
+    # --- TextReceiver: the text path ---------------------------------------------------------------------------
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
+        """Open the text path to the receiver; None if the receiver or a stage needs events."""
         sink = self._text_sink
         if sink is None or self._failure is not None or self._side_events:
             return None
@@ -423,9 +454,11 @@ class LiveRun:
 
     @property
     def pending_events(self) -> Sized:
+        """Emitted events that are not delivered yet. If there are any, the text path must be closed."""
         return self._side_events
 
     def add_texts(self, texts: list[tuple[str, int]]) -> None:
+        """Add texts that were delivered on the text path to the run, and pass them to the stages."""
         self.run.add_text("".join([text for text, _ in texts]))
         for stage in self._active_stages:
             if stage.takes_texts and self._text_template is not None:
@@ -437,26 +470,29 @@ class LiveRun:
                     return
 
     def fail_text(self, error: BaseException) -> None:
+        """Keep an exception that the text writer raised."""
         self._fail_delivery(error)
 
     def _end_texts(self) -> None:
-        """What follows is not text alone."""
+        """Close the text path, because the next event is not a delta of the same text."""
         if isinstance(self._stream, HTTPModelStream):
             self._stream.close_text_path()
         self._text_template = None
 
     def _fail_delivery(self, error: BaseException) -> None:
-        """The receiver or a stage raised, and `deliver` raises that. The receiver still gets what is on its way: what
-        closes the run must fit what it got."""
+        """Keep an exception of the receiver or of a stage, which `deliver` raises.
+
+        The receiver still gets batches that are in progress: the events that close the run must fit those it received.
+        """
         self._failure = self._failure or error
         if self._stream is not None:
             self._stream.pause()
         self._notify()
 
-    # --- between turns -----------------------------------------------------------------------------------------
+    # --- steps between turns -----------------------------------------------------------------------------------
 
     async def _step(self) -> None:
-        """Wait for the turn under way to end, or execute one effect."""
+        """Start the current stream, wait for a change of its state, or execute one effect."""
         self._raise_failure()
         stream = self._stream
         if stream is not None:
@@ -464,7 +500,7 @@ class LiveRun:
                 self._has_started = True
                 if self._is_paused:
                     stream.pause()
-                # A stream is read in the context of the connection; its events belong to the caller's.
+                # A stream is read in the context of the connection; its events are processed in the caller's context.
                 self._context = copy_context()
                 if isinstance(stream, HTTPModelStream):
                     stream.start(self._on_model_events, self)
@@ -488,7 +524,7 @@ class LiveRun:
             raise failure
 
     async def _wait(self) -> None:
-        """Until `_notify`."""
+        """Wait until `_notify` is called."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         try:
@@ -508,7 +544,7 @@ class LiveRun:
                 case CallModel():
                     stream = await self._model.open(await self._handler.prepare_call(effect.call))
                     if self.run.run_end is not None:
-                        stream.cancel()  # it was stopped meanwhile
+                        stream.cancel()  # the run was stopped meanwhile
                         return
                     self._stream = stream
                     self._has_started = False
@@ -527,20 +563,23 @@ class LiveRun:
             self._process(events)
 
     def _fault(self, error: Exception, effect: Effect) -> ErrorInfo:
-        """What readers of the run are shown of an error between two turns."""
+        """Return the error that readers of the run see, for an exception between two turns."""
         self.exception = error
         is_ours = not isinstance(error, PellucidError) or isinstance(error, IllegalEvent)
         if self._log_faults and is_ours:
             log.error("a fault between two turns: %s", error_location(error))
         info = FAULT if is_ours or not isinstance(error, PellucidError) else error.info
         if self._log_faults and not isinstance(effect, CallModel):
-            # Of a run that is served, what a function or a check quotes is for its author.
+            # The text that a function or a check quotes is for its author, and not for readers of a served run.
             info = replace(info, said=None)
         return info
 
     async def _call_tools(self, calls: tuple[ToolCallPart, ...]) -> ToolOutcomes | None:
-        """What became of the calls; None while only something was emitted for `read`. Whoever stops waiting for the
-        functions cancels them, and waits until they have stopped."""
+        """Call the functions and wait for their outcomes; None if the wait ended for another reason.
+
+        `read` stops waiting when a function emits an event. If the wait is cancelled, the functions are cancelled, and
+        this method waits until they have stopped.
+        """
         if self._tool_task is None:
             self._tool_task = asyncio.create_task(self._handler.call_tools(calls), name="functions")
             self._tool_task.add_done_callback(self._on_tools_done)
@@ -559,11 +598,11 @@ class LiveRun:
 
     def _on_tools_done(self, tool_task: asyncio.Task[ToolOutcomes]) -> None:
         if not tool_task.cancelled():
-            tool_task.exception()  # retrieved, also where nobody waits for it any more
+            tool_task.exception()  # mark as retrieved: there may be no waiter any more
         self._notify()
 
     def _emit_during_tools(self) -> None:
-        self._end_texts()  # the event goes with the next batch
+        self._end_texts()  # the next batch must carry the event
         if self._tool_task is not None and self._side_events and self.run.run_end is None:
             try:
                 self._process([])
@@ -590,10 +629,10 @@ class LiveRun:
         return self.run.feed(last_events)[0] + self.run.end(error)
 
     def _fail(self, error: ErrorInfo) -> list[Event]:
-        """End the run; nothing more is taken from the turn."""
+        """End the run as failed, without the remaining events of the turn."""
         self.close()
         return self.run.end(error)
 
 
 def _ignore(batch: Batch) -> None:
-    """The receiver of what nobody is to get."""
+    """Ignore a batch."""

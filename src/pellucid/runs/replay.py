@@ -1,6 +1,6 @@
-"""Runs that are read from a log: one that goes on elsewhere, from its live log; one that is over, from the store.
+"""Run sources that read a log: the live log of a run that is driven elsewhere, or the stored log of a finished run.
 
-Both are a `RunSource`. To stop reading does not stop the run; what is open then is closed for this reader alone.
+When a reader stops, the run continues. Parts that are open then are closed for this reader only.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .run_log import QUEUED, batch_of
 from .source import Batch, BatchReceiver, TextSink
 
 MAX_BATCHES = 64
-"""So many batches of a backlog are delivered at a time, so that a long one does not keep others waiting."""
+"""Maximum number of batches that are delivered at a time, so that a long backlog does not block the event loop."""
 MAX_EVENTS = 1000
-"""So many events at a time, about: a model may have made thousands of calls in one batch."""
+"""Approximate maximum number of events that are delivered at a time: one batch may contain thousands of calls."""
 
 LOG_LOST = ErrorInfo(
     "unavailable", "the live log of this response was lost; ask for the response again", code="log_lost"
@@ -28,18 +28,18 @@ LOG_LOST = ErrorInfo(
 
 class _LogSource:
     queued = False
-    """Whether the stream begins with that. What is followed live began before anybody read it."""
+    """Whether the run began with a wait for a model (see `RunSource`). False for a live log, which began earlier."""
 
     def __init__(self) -> None:
         self.ended: RunEndEvent | None = None
         self.is_interrupted = False
-        """Whether what closed the run was made up here, because the reading broke off."""
+        """Whether the end was made here, because the delivery was interrupted."""
         self._fold = Fold()
-        """What was delivered, where the batches are not at hand any more."""
+        """The delivered events that are not in `_delivered`."""
         self._delivered: list[Batch] = []
-        """What was delivered, of batches that somebody else holds as well."""
+        """The delivered batches that other objects hold as well, so that keeping them costs no memory."""
         self._backlog = deque[Batch]()
-        """Read, and not delivered yet."""
+        """Batches that were read and are not delivered yet."""
         self._receive: BatchReceiver | None = None
         self._time_ms = 0
         self._is_paused = False
@@ -82,17 +82,17 @@ class _LogSource:
             self._interrupt(error)
 
     def _start_reading(self) -> None:
-        """Begin to read."""
+        """Start to read the log."""
 
     def _fill_backlog(self) -> bool:
-        """Add what there is to the backlog; whether there is more to do."""
+        """Add available batches to the backlog; return whether the loop of `deliver` shall continue without a wait."""
         raise NotImplementedError
 
     def _listen_for_entries(self) -> None:
-        """Nothing is left to be done: deliver what comes from now on, unless the reading is paused."""
+        """Deliver new entries directly from now on, unless the delivery is paused. Called when the backlog is empty."""
 
     def _release(self) -> None:
-        """Give back what is read from."""
+        """Release the log."""
 
     def _add(self, batches: Iterable[Batch]) -> None:
         for batch in batches:
@@ -119,7 +119,7 @@ class _LogSource:
             receive(batch)
 
     def _track(self, batch: Batch) -> None:
-        """What is delivered next; it may be the last."""
+        """Note a batch that is delivered next, and whether it is the last."""
         self._delivered.append(batch)
         if batch.events and type(batch.events[-1]) is RunEndEvent:
             self.ended = batch.events[-1]
@@ -146,7 +146,7 @@ class _LogSource:
 
 
 class LiveLog(_LogSource):
-    """Follows a run on whichever replica it is driven."""
+    """Source that follows the live log of a run, on whichever replica the run is driven."""
 
     is_live = True
 
@@ -154,7 +154,7 @@ class LiveLog(_LogSource):
         super().__init__()
         self._follower = follower
         self._is_shared = True
-        """Whether somebody else holds what is delivered just now."""
+        """Whether other objects hold the batches that are delivered now."""
 
     def _start_reading(self) -> None:
         self._follower.start(self._notify)
@@ -168,7 +168,7 @@ class LiveLog(_LogSource):
         self._follower.receiver = None
 
     def _on_entry(self, entry: LogEntry) -> None:
-        """An entry of the log, as it comes."""
+        """Deliver a new entry of the log. The receiver of a `Follower`."""
         if self._failure is not None:
             return
         try:
@@ -185,7 +185,7 @@ class LiveLog(_LogSource):
                 self._track(batch)
             assert self._receive is not None
             self._receive(batch)
-        except BaseException as error:  # a SystemExit, too, belongs to this reader, and not to the run's driver
+        except BaseException as error:  # also SystemExit: this reader raises it, not the driver of the run
             self._failure = error
             self._release()
             self._notify()
@@ -193,7 +193,7 @@ class LiveLog(_LogSource):
     def _track(self, batch: Batch) -> None:
         super()._track(batch)
         if not self._is_shared:
-            # It was decoded for this reader alone: only what it adds up to is kept.
+            # The batch was decoded for this reader alone: only its effect on the fold is kept.
             for delivered in self._delivered:
                 for event in delivered.events:
                     self._fold.feed(event)
@@ -220,7 +220,7 @@ class LiveLog(_LogSource):
 
 
 class FinishedLog(_LogSource):
-    """A log that is complete."""
+    """Source that reads a complete log."""
 
     is_live = False
 

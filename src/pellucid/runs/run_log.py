@@ -1,7 +1,8 @@
-"""The log of a run: its batches, encoded for a relay or the store.
+"""Encoding of a run's log: its batches, for a relay or the store.
 
-Encoders are pure, so a log that is read again gives the very bytes that were sent, on any replica and in any dialect.
-No two batches are ever merged: a reader's cursor may point between any two events.
+Encoders of client protocols are pure functions of the events, so a log that is read again gives exactly the bytes that
+were sent, on any replica and in any dialect. Batches are never merged: the cursor of a reader may point between any two
+events.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ..unicode import json_safe
 from .source import Batch
 
 QUEUED = SideEvent("queue", "waited")
-"""Alone in the first entry of a log: the model had yet to become free when the run began."""
+"""The only event in the first entry of a log, if the run began with a wait for a busy model."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -27,12 +28,12 @@ _batches_decoder = msgspec.json.Decoder(list[Batch])
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """One batch as a relay carries it. What JSON cannot hold is replaced where it stands."""
+    """Encode one batch for a relay. Values that JSON cannot represent are replaced."""
     return encode_for_relay(batch)[0]
 
 
 def encode_for_relay(batch: Batch) -> tuple[bytes, Batch]:
-    """One batch as a relay carries it, and as it is decoded again."""
+    """Encode one batch for a relay; return the bytes, and the batch that they decode to."""
     try:
         return _encode(batch), batch
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
@@ -41,16 +42,17 @@ def encode_for_relay(batch: Batch) -> tuple[bytes, Batch]:
 
 
 def decode_batch(data: bytes) -> Batch:
+    """Decode one batch of a relay's log."""
     return _batch_decoder.decode(data)
 
 
 def batch_of(entry: LogEntry) -> Batch:
-    """The batch of a relay's entry: as it is where the relay is this process's memory, encoded elsewhere."""
+    """Return the batch of a log entry. An entry is encoded, unless the relay is the memory of this process."""
     return entry if isinstance(entry, Batch) else decode_batch(entry)
 
 
 def decode_readable(entries: Iterable[LogEntry]) -> list[Batch]:
-    """The entries, as far as they can be read: a replica of a later version may say what this one does not know."""
+    """Decode entries up to the first that cannot be decoded, which a replica of a later version may have written."""
     batches: list[Batch] = []
     for entry in entries:
         try:
@@ -62,20 +64,22 @@ def decode_readable(entries: Iterable[LogEntry]) -> list[Batch]:
 
 
 def pack_log(batches: Sequence[Batch]) -> bytes:
-    """A whole log as a store carries it."""
+    """Encode and compress a whole log for the store."""
     try:
         data = _encode(batches)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
         data = b"[" + b",".join(map(encode_batch, batches)) + b"]"
-    # Level 1: whoever waits for the end of a stream waits for this, and the rest of the gain is small. A window of
-    # 16 KiB: with the usual one, zlib's memory is mapped and unmapped each time, which takes longer than the rest.
+    # Level 1: the end of a stream waits for this, and higher levels gain little. Window of 16 KiB: with the default
+    # size, zlib's memory is mapped and unmapped each time, which takes longer than the compression.
     compressor = zlib.compressobj(1, zlib.DEFLATED, 14, 7)
     return compressor.compress(data) + compressor.flush()
 
 
 def unpack_log(data: bytes) -> list[Batch]:
+    """Decompress and decode a log from the store."""
     return _batches_decoder.decode(zlib.decompress(data))
 
 
 def events_of(entries: Sequence[Batch]) -> list[Event]:
+    """Return the events of batches in one list."""
     return [event for entry in entries for event in entry.events]

@@ -1,9 +1,8 @@
-"""What happens between the turns of a run that a server drives: its own functions are called, and those of MCP servers
-that the request names.
+"""Turn handlers of a run on the server: they call the server's functions, and tools of MCP servers in the request.
 
-A turn may call the server's functions and the client's: ours are called here, the client's end the run and wait for
-the client (see `run`). The named MCP servers are connected when the run opens, and left when it is over; one that
-cannot be reached, or may not be, is an error of `open`.
+A turn may call functions of the server and of the client. The server's functions are called here; the client's end the
+run and wait for the client (see `run`). The MCP servers of the request are connected when the run opens, and closed
+when it is over. A server that cannot be reached or is not allowed is an error of `open`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ServerTurnHandler(NullTurnHandler):
-    """Calls the functions of `tools` whose names are in `names`."""
+    """Turn handler that calls those functions of `tools` whose names are in `tool_names`."""
 
     def __init__(self, tools: ServerToolset, tool_names: Container[str], context: RunContext[Any]) -> None:
         self.tool_names = tool_names
@@ -38,25 +37,29 @@ class ServerTurnHandler(NullTurnHandler):
 
 
 class RequestServers(NamedTuple):
-    """The MCP servers that a request names."""
+    """The MCP servers of a request, and how their tools are added to its call."""
 
     servers: Mapping[str, MCPServer]
-    """By where the request names each."""
+    """By the path of the request's field that names the server."""
     server_tools: Sequence[AnyTool]
-    """The server's own tools, which go before."""
+    """The gateway's own tools, which precede the tools of MCP servers."""
     client_tool_names: Collection[str]
-    """Names that the client's functions have."""
+    """Names of the client's functions, which other tools must not have."""
     plan_call: Callable[[list[AnyTool]], tuple[ModelCall, Sequence[AnyTool]]]
-    """The call with all these tools, and those of them that are called here."""
+    """Takes all tools; returns the call with them, and the tools that are called here."""
 
 
 class MCPTurnHandler(NullTurnHandler):
-    """Connects the MCP servers that a request names, and calls their tools beside the server's own."""
+    """Turn handler that connects the MCP servers of a request, and calls their tools and the gateway's own."""
 
     def __init__(
         self, request_servers: RequestServers, make_handler: Callable[[ModelCall, Sequence[AnyTool]], TurnHandler]
     ) -> None:
-        """`make`: what calls these tools in this call."""
+        """
+        Args:
+            request_servers: the MCP servers to connect.
+            make_handler: makes the handler that calls the given tools, for the given call.
+        """
         self._request_servers = request_servers
         self._connected = dict(request_servers.servers)
         self._make_handler = make_handler
@@ -88,4 +91,4 @@ class MCPTurnHandler(NullTurnHandler):
     def end_run(self) -> None:
         connected, self._connected = self._connected, {}
         for server in connected.values():
-            run_in_background(server.aclose(), "an MCP server cannot be left")
+            run_in_background(server.aclose(), "the connection to an MCP server could not be closed")

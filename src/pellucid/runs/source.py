@@ -1,8 +1,8 @@
-"""Where batches of events come from: the one interface of a live run, a log that is followed, and a finished response.
+"""`RunSource`: the common interface of a live run, a live log, and a finished log.
 
-A source pushes. `deliver` hands every batch to a receiver, in the call in which it became known, and returns when the
-run is over: for a delta there is no future, task or queue. `pause` and `resume` carry back-pressure to whatever the
-batches come from.
+A source pushes. `deliver` passes every batch to a receiver in the call in which the batch was read, and returns when
+the run is over: a delta needs no future, task or queue. `pause` and `resume` pass back-pressure to the origin of the
+batches.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The events of one read of the upstream, or of one step between two turns."""
 
     time_ms: int
-    """When they became known, in milliseconds since 1970."""
+    """Time of the events, in milliseconds since 1970."""
     events: list[Event]
 
 
 def batch_factory(event: PartDeltaEvent) -> Callable[[str, int], Batch]:
-    """Makes the batch of one delta like `event`, of thought or text alone: of a text and a time (ms)."""
+    """Return a function that makes the batch of one delta, from a text and a time in milliseconds.
+
+    Args:
+        event: a delta of a part of text or thinking. The deltas of the batches have the same part index and type.
+    """
     index, kind = event.index, type(event.delta)
     assert issubclass(kind, ThinkingPartDelta | TextPartDelta)
 
@@ -39,61 +43,76 @@ def batch_factory(event: PartDeltaEvent) -> Callable[[str, int], Batch]:
 
 
 BatchReceiver: TypeAlias = Callable[[Batch], None]
-"""Takes each batch. What it raises ends the delivery, and is raised by `deliver`."""
+"""Called with each batch. An exception ends the delivery, and is raised by `deliver`."""
 
 
 class TextSink(Protocol):
-    """A receiver that can take the texts of deltas without their events."""
+    """Receiver of the texts of deltas, without an event for each (the text path)."""
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
-        """How texts are passed on whose deltas are like `like`, the last that was received; None where their events
-        are wanted. It may be used until a batch is received."""
+        """Open the text path for deltas like `like`.
+
+        Args:
+            like: the last delta that was received. The texts have the same part index and type.
+
+        Returns:
+            The writer of texts, which is valid until the next batch is received; None if this receiver needs events.
+        """
         ...
 
 
 class RunSource(Protocol):
-    """The batches of one run. The last batch ends with the run's only `RunEndEvent`."""
+    """Source of the batches of one run. The last batch ends with the run's only `RunEndEvent`."""
 
     @property
     def queued(self) -> bool:
-        """Whether the run began with a wait for a model that was busy."""
+        """Whether the run began with a wait for a busy model."""
         ...
 
     @property
     def ended(self) -> RunEndEvent | None:
-        """The run's end, once it was delivered."""
+        """The run's end, when it has been delivered; None before that."""
         ...
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether only the delivery ended, of a run that goes on or went on elsewhere."""
+        """Whether only this delivery ended, while the run continues or has continued elsewhere."""
         ...
 
     async def open(self) -> None:
-        """Begin. Raises `ModelError` or `RequestError`; there is nothing to clean up then."""
+        """Start the source. After an exception there is nothing to clean up.
+
+        Raises:
+            ModelError: if the model cannot be reached, or rejects the call.
+            RequestError: if the request is not valid.
+        """
         ...
 
     async def deliver(self, receive: BatchReceiver, texts: TextSink | None = None) -> None:
-        """Hand every batch to `receive`, until the run is over; deltas that are text alone perhaps to `texts`. May be
-        cancelled, but not be called again."""
+        """Pass every batch to `receive`, until the run is over. May be cancelled; must be called only once.
+
+        Args:
+            receive: called with each batch.
+            texts: may get deltas of text instead, on the text path.
+        """
         ...
 
     def pause(self) -> None:
-        """Deliver no more than what is already on its way, until `resume`. Idempotent."""
+        """Deliver no more batches until `resume`, except those in progress. Idempotent."""
         ...
 
     def resume(self) -> None:
-        """Deliver again. Idempotent."""
+        """Continue the delivery after `pause`. Idempotent."""
         ...
 
     async def stop(self, error: ErrorInfo | None = None) -> None:
-        """End the delivery now: as cancelled, or as failed with `error`.
+        """End the delivery now, as cancelled or as failed with `error`. Idempotent.
 
-        What closes the run is delivered, `RunEndEvent` last, and what the run holds is released. Idempotent.
+        The events that close the run are delivered, `RunEndEvent` last, and the resources of the run are released.
         """
         ...
 
 
 def clock_ms() -> int:
-    """The time of day, in milliseconds since 1970."""
+    """Return the current time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000

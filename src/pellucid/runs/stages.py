@@ -1,11 +1,11 @@
-"""The stages of a live run: what every batch passes between the run's machine and its readers, once.
+"""Stages of a live run, which every batch passes once between the run's state machine and its readers.
 
 A run is created with a tuple of stages. Each takes a batch and returns one, with events added, changed or held back. A
-stage that learns something later (a summary that was written, a commit that succeeded) hands a new batch to `push`; it
-passes through the stages behind it. The run is over when its `RunEndEvent` has passed the last stage.
+stage with a later result (a summary was written, a commit succeeded) passes a new batch to `push`; it goes through the
+stages after this one. The run is over when its `RunEndEvent` has passed the last stage.
 
-`SealStage` seals the items of a run, once, before anything is stored or shown. A client can send a token back to any
-replica, also after a key rotation; nothing is stored for it here.
+`SealStage` seals the items of a run once, before they are stored or shown. A client can send a sealed token back to any
+replica, also after a key rotation; no state is stored for it.
 """
 
 from __future__ import annotations
@@ -26,45 +26,51 @@ Push: TypeAlias = Callable[[Batch], None]
 
 
 class Stage:
-    """A stage that changes nothing; the base of all others.
+    """Stage that changes nothing; the base class of all stages.
 
-    What leaves a stage is legal (`fold`) if what came was: who changes a delta changes the part's end, too, and a
-    signature does not fit any more. The run's machine has taken every event before: what the next turn is asked with is
-    what the model said. A stage may change the list of a batch that it was given; nobody else holds it yet.
+    The output of a stage must be a legal sequence (`fold`) if its input is: a stage that changes a delta also changes
+    the part's end, and then a signature is not valid any more. The run's state machine has processed every event
+    before, so the request of the next turn contains the model's output without changes. A stage may change the event
+    list of its input batch: no other object holds it yet.
     """
 
     wants_deltas = True
-    """Whether `process` is called for a batch that is one `PartDeltaEvent`, as nearly all are; for others it is always
-    called. May change in a run."""
+    """Whether `process` is called for a batch of one `PartDeltaEvent`, as nearly all batches are. It is always called
+    for other batches. May change during a run."""
 
     takes_texts = False
-    """Whether `add_texts` will do for deltas that are text alone, also while `process` wants deltas."""
+    """Whether deltas of text may be passed to `add_texts` instead of `process`, also while `wants_deltas` is true."""
 
     push: Push
-    """Hand a batch to the stages behind this one. Set before `open`."""
+    """Passes a batch to the stages after this one. Set before `open`."""
 
     async def open(self) -> None:
-        """Prepare, before the model is called. What is raised here is raised by the run's `open`."""
+        """Prepare the stage, before the model is called. An exception is raised by the run's `open`."""
 
     async def discard(self) -> None:
-        """Release what `open` took: the run could not begin."""
+        """Release the resources of `open`, because the run could not start."""
 
     def on_opened(self, *, queued: bool) -> None:
-        """The model was called, and the run begins."""
+        """Called when the model was called and the run starts. `queued`: whether the model was busy."""
 
     def process(self, batch: Batch) -> Batch:
-        """The batch as it goes on. Called once for each batch, in order."""
+        """Return the batch for the next stage. Called once for each batch, in order."""
         return batch
 
     def add_texts(self, like: PartDeltaEvent, texts: list[tuple[str, int]]) -> None:
-        """These texts, of deltas like `like`, have gone on at these times (ms). Before anything else is processed."""
+        """Take note of texts that were delivered on the text path. Called before the next event is processed.
+
+        Args:
+            like: the delta whose part index and type the texts have.
+            texts: pairs of a text and its time in milliseconds since 1970.
+        """
 
     def on_stopping(self) -> None:
-        """The reader stops the run: what closes it follows. Nothing may be held back for a result still to come."""
+        """Called when the reader stops the run; the closing events follow. The stage must not wait for results now."""
 
 
 async def open_stages(stages: Sequence[Stage]) -> None:
-    """Open all stages, in order. If one raises, those before it are discarded."""
+    """Open all stages, in order. If one raises, the stages before it are discarded."""
     opened: list[Stage] = []
     try:
         for stage in stages:
@@ -76,12 +82,13 @@ async def open_stages(stages: Sequence[Stage]) -> None:
 
 
 async def discard_stages(stages: Sequence[Stage]) -> None:
+    """Discard stages, in reverse order."""
     for stage in reversed(stages):
         await stage.discard()
 
 
 class SealStage(Stage):
-    """Puts a seal on every item end that needs one."""
+    """Stage that puts a seal on every item end that needs one."""
 
     wants_deltas = False
 
@@ -116,6 +123,6 @@ class SealStage(Stage):
         try:
             return replace(end, seal=self._seal(sealed))
         except SealError as error:
-            # Whoever may read the item has read it in full; only sending it back is impossible.
+            # Readers have received the item in full. The client only cannot send it back.
             log.warning("an item has no seal: %s", error.info.message)
             return end

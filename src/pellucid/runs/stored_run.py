@@ -1,7 +1,7 @@
-"""What a finished run is in the store; and the stage that stores a run and holds its end back until it is durable.
+"""Conversion of a finished run to a stored response, and the stage that stores a run before its end is shown.
 
-The row holds the request (`header`, `input`), the run's share of the conversation (`messages`), and the log. The
-protocol that made the row is not known here.
+The row contains the request (`header`, `input`), the messages that the run adds to the conversation (`messages`), and
+the log. This module does not know the client protocol that made the row.
 """
 
 from __future__ import annotations
@@ -35,33 +35,38 @@ from .run_log import QUEUED, events_of, pack_log
 from .source import Batch, batch_factory, clock_ms
 from .stages import Stage
 
-FAULT = ErrorInfo("server_error", "the gateway failed to keep it")
+FAULT = ErrorInfo("server_error", "the gateway failed to store it")
 
 RETRY_SECONDS = 0.5
 
 STORE_WAIT_SECONDS = 3.0
-"""How long a client waits with its answer for a store that is away."""
+"""Seconds that the end of a response waits for an unavailable store."""
 
 ABANDONED = ErrorInfo(
-    "server_error", "the replica that drove this run is gone; what came until then is kept", code="abandoned"
+    "server_error", "the replica that drove this run is gone; its events until then are stored", code="abandoned"
 )
 
 THREAD_MIN_EVENTS = 2_000
-"""From so many events on, a log is packed in a thread, where it keeps nobody waiting."""
+"""Logs with more events than this are packed in a thread, so that the event loop is not blocked."""
 
 
 class FinishedRun(NamedTuple):
-    """What is kept of a run that is over."""
+    """A finished run as it is stored."""
 
     row: StoredResponse
     item_ids: list[str]
-    """The public ids of everything in it, of its input, too."""
+    """Public ids of all its items, including those of its input."""
     entries: list[ConversationEntry]
-    """What it adds to its conversation, item by item, where each has a name."""
+    """The items with an id that it adds to its conversation."""
 
 
 def build_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> FinishedRun:
-    """What to keep of a run that has said all of `entries`, RunEnd last."""
+    """Build the stored form of a run.
+
+    Args:
+        row: the response as it was before the end.
+        batches: all batches of the run. The last event is its `RunEndEvent`.
+    """
     events = events_of(batches)
     end = events[-1]
     assert isinstance(end, RunEndEvent)
@@ -78,9 +83,9 @@ def build_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> Finishe
     input_entries = [
         ConversationEntry(id=item["id"], item=msgspec.json.encode(item))
         for item in msgspec.json.decode(row.input)
-        if item.get("type") != "item_reference"  # which has the id of what it names, and is no item itself
+        if item.get("type") != "item_reference"  # a reference has the id of another item, and is none itself
     ]
-    # A result's id stands on its event alone.
+    # The id of a tool result is only on its event.
     ids = iter([event.id or "" for event in events if isinstance(event, FunctionToolResultEvent)])
     output_entries = [
         ConversationEntry(id=id, item=b"null", message=messages_to_json([message]))
@@ -92,14 +97,14 @@ def build_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> Finishe
 
 
 def _answer_texts(messages: Sequence[ModelMessage]) -> Iterator[str]:
-    """What was said to the reader. What was thought is not to be found."""
+    """Yield the texts of answers, for search. Reasoning is not searchable."""
     for message in messages:
         if isinstance(message, ModelResponse):
             yield from (part.content for part in message.parts if isinstance(part, TextPart))
 
 
 def _split_items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[str, ModelMessage]]:
-    """The message, in pieces of one item each."""
+    """Split a message into one message for each item, with the item's id."""
     if isinstance(message, ModelRequest):
         for part in message.parts:
             yield next(ids), ModelRequest([part])
@@ -109,24 +114,30 @@ def _split_items(message: ModelMessage, ids: Iterator[str]) -> Iterator[tuple[st
 
 
 async def prepare_finished_run(row: StoredResponse, batches: Sequence[Batch]) -> FinishedRun:
-    """`finished`, in a thread where there is much to do."""
+    """Call `build_finished_run`, in a thread if the run has many events."""
     if sum(len(entry.events) for entry in batches) > THREAD_MIN_EVENTS:
         return await asyncio.to_thread(build_finished_run, row, batches)
     return build_finished_run(row, batches)
 
 
 async def prepare_final_run(row: StoredResponse, batches: Sequence[Batch], end: Batch) -> FinishedRun:
-    """`finish`, for a run that has a row to end, whatever it said."""
+    """Build the stored form of a run whose row must get an end; after an internal error, as a failed run."""
     try:
         return await prepare_finished_run(row, [*batches, end])
     except Exception as error:
-        # An end without what came before it is better than none, for which somebody would wait for ever.
-        log.error("a fault while keeping what a run said: %s", error_location(error))
+        # An end without the events before it is better than none: readers would wait forever.
+        log.error("a fault while storing the events of a run: %s", error_location(error))
         return build_finished_run(row, [Batch(end.time_ms, [RunEndEvent("failed", error=FAULT)])])
 
 
 def closing_events(folded: Fold, id_seed: str, error: ErrorInfo) -> list[Event]:
-    """What ends a run that broke off after what was folded: as failed, its unanswered calls answered so."""
+    """Return the events that end an interrupted run as failed.
+
+    Args:
+        folded: the events of the run so far. Its unanswered tool calls get failed results.
+        id_seed: seed of the ids of these results.
+        error: the error of the run.
+    """
     mint = Minter(id_seed.encode()[:64])
     text = "The run ended before this function returned."
     answers = [
@@ -137,8 +148,11 @@ def closing_events(folded: Fold, id_seed: str, error: ErrorInfo) -> list[Event]:
 
 
 async def store_with_retries(store: Store, finished_run: FinishedRun) -> None:
-    """Keep it. A store that did not say whether it did is asked again for a while: what is put twice is there once.
-    Raises `StoreError`."""
+    """Store a finished run. `Responses.put` is idempotent, so it is repeated while the store is unavailable.
+
+    Raises:
+        StoreError: if the store rejects the run, or is unavailable for `STORE_WAIT_SECONDS`.
+    """
     deadline = time.monotonic() + STORE_WAIT_SECONDS
     while True:
         try:
@@ -151,26 +165,35 @@ async def store_with_retries(store: Store, finished_run: FinishedRun) -> None:
 
 
 async def store_run(store: Store, row: StoredResponse, batches: Sequence[Batch]) -> ErrorInfo | None:
-    """Store a run that is over; why it could not be stored."""
+    """Store a run that is over; return the error if that failed."""
     try:
         await store_with_retries(store, await prepare_finished_run(row, batches))
     except PellucidError as error:
         return error.info
     except Exception as error:
-        log.error("a fault while keeping a response: %s", error_location(error))
+        log.error("a fault while storing a response: %s", error_location(error))
         return FAULT
     return None
 
 
 async def store_end(store: Store, finished_run: FinishedRun, fence: int) -> bool:
-    """Keep the end of a response that was begun; whether it is its end now. Who did not hear the answer may ask again.
-    Raises `StoreError`."""
+    """Store the end of a response that was begun. May be repeated if the result is unknown.
+
+    Returns:
+        Whether this is the stored end of the response. False if the response has another end or another driver.
+
+    Raises:
+        StoreError: if the store is unavailable or rejects the row.
+    """
     row, ids, entries = finished_run
     return await store.responses.finish(row, ids, fence, entries)
 
 
 class StoreStage(Stage):
-    """Stores a run. Its end passes when the response is in the store, or as a failure when it could not be stored."""
+    """Stage that stores a run.
+
+    The run's end passes when the response is in the store, or as a failure when the response could not be stored.
+    """
 
     takes_texts = True
 
@@ -182,7 +205,7 @@ class StoreStage(Stage):
 
     def on_opened(self, *, queued: bool) -> None:
         if queued:
-            # A stream that begins so has one event more, also when it is read again.
+            # A queued stream begins with one more event, also when it is replayed.
             self._batches.append(Batch(clock_ms(), [QUEUED]))
 
     def process(self, batch: Batch) -> Batch:
@@ -201,15 +224,18 @@ class StoreStage(Stage):
         self._batches += [make_batch(text, time_ms) for text, time_ms in texts]
 
     async def _store_and_end(self, time_ms: int, end: RunEndEvent) -> None:
-        """A task of its own: whoever reads the run may leave meanwhile."""
+        """Store the run, then push its end. Runs in its own task: the reader may disconnect meanwhile."""
         error = await store_run(self._store, self._row, self._batches)
-        # A client that continues from a response that is not stored would find nothing: it must not look complete.
-        # The time is that of the log, or what is read again would have ended earlier.
+        # A client cannot continue from a response that is not stored, so the response must not look complete.
+        # The end has the time in the log; otherwise a replay would show another time.
         self.push(Batch(time_ms, [end if error is None else RunEndEvent("failed", end.usage, not_stored_error(error))]))
 
 
 def not_stored_error(error: ErrorInfo) -> ErrorInfo:
-    """Its code says so too: protocols that end with what is kept of a run have nothing to end with."""
+    """Return the error of a response that could not be stored.
+
+    It has a code of its own, because protocols whose last event is the stored response cannot send that event.
+    """
     return ErrorInfo(
         error.kind,
         f"the response came, and could not be kept ({error.message}); nothing can go on from it",

@@ -1,12 +1,12 @@
-"""Summaries of reasoning by a model that makes none, written while it thinks, paragraph by paragraph.
+"""Summaries of raw reasoning, written by another model while the first one thinks, paragraph by paragraph.
 
-* A paragraph goes to the writer as soon as it is whole; its summary comes as a `SummaryEvent` inside the item.
-* The end of the item, and all that follows it, waits for the summaries of that item, for `seconds` at most. What has
-  not come by then does not come: raw text never stands in for it, and what only repeats or quotes it is no summary.
-* What a summary takes is not the model's usage: it is told apart (`spent`), and shown to nobody.
-* A model that summarises by itself is left alone.
+* A paragraph goes to the writer as soon as it is complete. Its summary is a `SummaryEvent` inside the item.
+* The end of the item and all later events wait for the item's summaries, at most `timeout_seconds`. Later summaries are
+  dropped. Raw text never replaces a summary, and a text that repeats or quotes the reasoning is not a summary.
+* The usage of summaries is not part of the run's usage: it is reported to `on_usage`, and not shown to clients.
+* Reasoning of a model that makes summaries itself is not summarized.
 
-The stage is only there where somebody wants summaries; it alone pays for its tasks.
+The stage exists only if summaries are wanted. Its tasks cost nothing for other runs.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from .source import Batch, clock_ms
 from .stages import Stage
 
 TIMEOUT_SECONDS = 10.0
-"""How long an answer waits for the last summary."""
+"""Seconds that the end of an item waits for its summaries."""
 
 MIN_CHARS, MAX_CHARS = 400, 4_000
-"""Characters. A paragraph that is shorter is summarised with the next; one that is longer is cut."""
+"""Characters. A shorter paragraph is summarized with the next one; a longer one is split."""
 
 MAX_QUOTE_CHARS = 60
-"""Characters. No more in a row are taken from the text, give or take a half."""
+"""Characters. A summary with a longer quotation from the text is rejected (within a tolerance of one half)."""
 
 INSTRUCTIONS = (
     "You are shown a stretch of a language model's private reasoning. Say in one or two plain sentences, in the first "
@@ -51,26 +51,28 @@ INSTRUCTIONS = (
 
 
 class SummaryResult(NamedTuple):
-    """What came of a stretch of reasoning."""
+    """Result of summarizing one piece of reasoning."""
 
     text: str | None
-    """None if there is no summary to be had."""
+    """The summary; None if none could be made."""
     usage: Usage = Usage()
-    """What that took."""
+    """Usage of the model that wrote it."""
 
 
 UsageCallback = Callable[[Usage, int], Coroutine[Any, Any, None]]
-"""Told what a summary took: as it was reported, and how many characters were read and written."""
+"""Called after each summary with the reported usage, and with the number of characters that were read and written."""
 
 
 class SummaryWriter(Protocol):
+    """Writes summaries of reasoning."""
+
     async def summarize(self, text: str) -> SummaryResult:
-        """A summary of this stretch of reasoning. Never raises."""
+        """Summarize one piece of reasoning. Never raises."""
         ...
 
 
 class ModelSummaryWriter:
-    """Writes with a model that the operator names."""
+    """Summary writer that calls a model of the operator's configuration."""
 
     def __init__(self, model: ChatModel, max_tokens: int = 150) -> None:
         self._model = model
@@ -91,18 +93,24 @@ class ModelSummaryWriter:
             run.close()
         response = next((response for response in run.run.messages if isinstance(response, ModelResponse)), None)
         ended = run.ended
-        # One that was cut is still a summary of what it came to; one that failed is none.
+        # A truncated summary is still useful; a failed one is not.
         is_usable = ended is not None and ended.status in ("completed", "incomplete")
         summary = ((response.text or "").strip() or None) if response is not None and is_usable else None
         return SummaryResult(summary, ended.usage if ended is not None else Usage())
 
 
 def _ignore(batch: Batch) -> None:
-    """The run's messages are enough."""
+    """Ignore a batch: only the run's messages are used."""
 
 
 class SummaryStage(Stage):
-    """Has the reasoning that passes summarised."""
+    """Stage that adds summaries to the raw reasoning of a run.
+
+    Args:
+        writer: writes the summaries.
+        timeout_seconds: time that the end of an item waits for its summaries.
+        on_usage: called with the usage of each summary.
+    """
 
     def __init__(
         self, writer: SummaryWriter, timeout_seconds: float = TIMEOUT_SECONDS, on_usage: UsageCallback | None = None
@@ -111,14 +119,14 @@ class SummaryStage(Stage):
         self._timeout_seconds = timeout_seconds
         self._on_usage = on_usage
         self._held_events: list[Event] = []
-        """What waits behind the end of an item."""
+        """The end of an item that waits for summaries, and all later events."""
         self._is_holding = False
         self._item_index: int | None = None
-        """The open reasoning item."""
+        """Index of the open reasoning item."""
         self._text = TextBuffer()
         self._is_raw = False
         self._model_summarizes = False
-        """Whether the model makes summaries itself."""
+        """Whether the model makes its own summaries."""
         self._queue: list[tuple[int, str]] = []
         self._written: list[SummaryEvent] = []
         self._write_task: asyncio.Task[None] | None = None
@@ -127,7 +135,7 @@ class SummaryStage(Stage):
 
     def process(self, batch: Batch) -> Batch:
         if self._is_stopping:
-            # What was written of the open item goes before what closes it.
+            # Summaries of the open item precede the events that close it.
             before: list[Event] = [*self._written] if self._item_index is not None else []
             before += self._held_events
             self._written, self._held_events, self._is_holding, self._item_index = [], [], False, None
@@ -139,12 +147,12 @@ class SummaryStage(Stage):
         self._cancel_writing()
 
     def _push_released(self) -> None:
-        """A summary was written, or none will be any more."""
+        """Push the events that can be released after a summary was written or the writing has ended."""
         if not self._is_stopping and (events := self._release([])):
             self.push(Batch(clock_ms(), events))
 
     def _process_events(self, events: list[Event]) -> list[Event]:
-        """What of these events may go on now."""
+        """Process events up to the end of an item that waits for summaries; return those that pass now."""
         out: list[Event] = []
         pending = self._held_events + events
         self._held_events = []
@@ -176,14 +184,14 @@ class SummaryStage(Stage):
         return out
 
     def _release(self, out: list[Event]) -> list[Event]:
-        """`out`, the summaries that have come, and what need not be held any longer."""
+        """Append the available summaries to `out`, then the events that need not wait any longer; return `out`."""
         while True:
             if self._written and self._item_index is not None:
                 out += self._written
                 self._written = []
             if not self._is_holding or self._write_task is not None:
                 break
-            # All that could be said of the item was said, or its time is over.
+            # All summaries of the item are there, or the time is over.
             self._is_holding = False
             self._item_index = None
             if self._deadline is not None:
@@ -220,7 +228,7 @@ class SummaryStage(Stage):
             self._write_task = asyncio.create_task(self._write())
 
     async def _write(self) -> None:
-        """One after the other, so that they come in order."""
+        """Write the queued summaries one after the other, so that they are in order."""
         while self._queue:
             item, text = self._queue.pop(0)
             summary, usage = await self._writer.summarize(text)
@@ -235,7 +243,7 @@ class SummaryStage(Stage):
         self._push_released()
 
     def _cancel_writing(self) -> None:
-        """No more summaries of what was handed over so far."""
+        """Cancel all summaries that are queued or in progress."""
         self._queue.clear()
         if self._write_task is not None:
             self._write_task.cancel()
@@ -245,7 +253,7 @@ class SummaryStage(Stage):
 
 
 def _split_text(text: str) -> Iterator[str]:
-    """What came at once, in pieces that a small model can read, cut where a paragraph, a line or a word ends."""
+    """Split a text into pieces that a small model can read, at the end of a paragraph, a line or a word."""
     while len(text) > MAX_CHARS + MIN_CHARS:
         ends = (text.rfind(mark, MAX_CHARS // 2, MAX_CHARS) for mark in ("\n\n", "\n", " "))
         at = next((end for end in ends if end > 0), MAX_CHARS)
@@ -256,7 +264,7 @@ def _split_text(text: str) -> Iterator[str]:
 
 
 def _repeats(summary: str, text: str) -> bool:
-    """Whether it is the text itself, or quotes it at length."""
+    """Whether a summary is part of the text, or contains a long quotation from it."""
     summary_text, thought = (" ".join(words.split()).casefold() for words in (summary, text))
     windows = (
         thought[at : at + MAX_QUOTE_CHARS] for at in range(0, len(thought) - MAX_QUOTE_CHARS + 1, MAX_QUOTE_CHARS // 2)

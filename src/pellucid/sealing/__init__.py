@@ -1,8 +1,8 @@
-"""Reasoning that its reader can keep and give back, but not read.
+"""Sealed reasoning: clients can store it and send it back, but cannot read it.
 
-`keys` and `keyfile` hold the keys, `token` turns bytes into tokens, `seal` puts items into them; `items` says what of
-an item is sealed, `attach` puts what came back where it belongs. `encrypt` and `decrypt` are for an application's own
-text. Only `keyfile` touches the disk.
+`keys` and `keyfile` hold the keys, `token` turns bytes into tokens, `seal` puts items into tokens. `items` decides what
+of an item is sealed, `attach` restores the items that came back. `encrypt` and `decrypt` are for an application's own
+text. Only `keyfile` accesses the disk.
 """
 
 from .attach import AttachedHistory, Opener, attach, make_opener

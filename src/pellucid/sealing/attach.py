@@ -1,15 +1,17 @@
-"""Sealed values that came back, put where they belong in the history.
+"""Restore sealed items that clients sent back in the history.
 
-* A token stands where its item stood: its parts take its place, each with its own origin.
-* Reasoning that is visible beside its own seal gives way to it: the visible text may be a summary, cut or changed.
-* A part that was sealed without its text is merged into the visible part that it belongs to, wherever in that turn it
-  stands, if and only if the text is still the same; else the visible part stands as it is, for no provider takes a
-  signature over other words. A call is known by its `tool_call_id`, a text by its `item_id`, or, where a client left
-  ids out, by the text itself. No part takes two signatures.
-* What belongs to a text that was empty (Gemini signs such) stands by itself, should the empty text not come back.
-* The same token given twice counts once.
+* A token is at the place of its item. The item's parts replace it, each with its own origin.
+* Visible reasoning next to its own seal is dropped in favour of the seal, because the visible text may be a summary, or
+  cut or changed.
+* A part that was sealed without its text is merged into its visible part, wherever that is in the turn, if and only if
+  the text is unchanged. Otherwise the visible part stays as it is, because no provider accepts a signature over a
+  different text. A call is identified by its `tool_call_id`, a text by its `item_id` or, if a client left ids out, by
+  the text itself. No part gets two signatures.
+* The opaque data of an empty text (Gemini signs such texts) becomes a part of its own if the empty text did not come
+  back.
+* A repeated token counts once.
 
-`attach` opens nothing itself: an opener does, which knows for whom, and says what is wrong with a token.
+`attach` does not open tokens itself. An opener does, which knows the tenant and reports faults of a token.
 """
 
 from __future__ import annotations
@@ -34,24 +36,24 @@ from .seal import Sealed
 from .token import SealError
 
 Opener: TypeAlias = Callable[[SealedPart], Sealed]
-"""What is in a sealed part. Whatever it raises comes through."""
+"""Opens a sealed part. Its exceptions are not caught."""
 
 
 class AttachedHistory(NamedTuple):
-    """The history, and what to tell about it."""
+    """A history whose sealed parts were opened, and what was found in it."""
 
     messages: list[ModelMessage]
     sealed: list[Sealed]
-    """Everything that was opened, in order."""
+    """All opened values, in order."""
     unclaimed: list[VisiblePart]
-    """Carriers whose text was changed or did not come back, without that text: they went nowhere."""
+    """Parts with signatures whose visible text was changed or did not come back. They are dropped."""
 
     def foreign(self, target: Origin) -> list[Sealed]:
-        """Those of which `target` gets nothing opaque, since another model made them."""
+        """Return the sealed values of other models, whose opaque data is not sent to `target`."""
         return [sealed for sealed in self.sealed if not same_origin(sealed.made_for, target)]
 
     def warnings(self, target: Origin) -> list[str]:
-        """What to tell whoever gave it back: what of it does not reach `target`, which is no reason to refuse."""
+        """Return warnings for the client about sealed values that do not reach `target`. They are not errors."""
         warnings = []
         if foreign := self.foreign(target):
             warnings.append(
@@ -68,12 +70,15 @@ def make_opener(
     location_of: Callable[[SealedPart], str],
     is_for_entity: Callable[[SealedPart, Sealed], bool] | None = None,
 ) -> Opener:
-    """What opens the sealed parts of one request.
+    """Make the opener of the sealed parts of one request.
 
     Args:
         open_token: Opens a token; raises `SealError`.
-        place_of: Where in the request a part stands, which the error then says.
-        fits: Whether what was opened was sealed for the entity at which it came back; None where any will do.
+        location_of: Returns the path of a part in the request, for errors.
+        is_for_entity: Whether a value was sealed for the entity with which it came back; None if any is accepted.
+
+    Returns:
+        An opener. It raises `SealError` with the path of the part.
     """
 
     def open_part(part: SealedPart) -> Sealed:
@@ -89,7 +94,15 @@ def make_opener(
 
 
 def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
-    """The conversation without sealed parts. The responses between two requests are one turn, or pieces of one."""
+    """Replace the sealed parts of a conversation by the parts that they hold.
+
+    Args:
+        messages: The conversation. The responses between two requests are one turn, or pieces of one.
+        opener: Opens a sealed part.
+
+    Returns:
+        The conversation without sealed parts, and all opened values.
+    """
     attached = AttachedHistory([], [], [])
     for message in messages:
         if isinstance(message, ModelResponse) and any(isinstance(part, SealedPart) for part in message.parts):
@@ -103,13 +116,13 @@ def attach(messages: Sequence[ModelMessage], opener: Opener) -> AttachedHistory:
 
 
 class _Turn:
-    """The parts of one turn."""
+    """The parts of one turn, and the values of its sealed parts."""
 
     def __init__(self, parts: Sequence[ModelResponsePart], opener: Opener) -> None:
         self.sealed: list[Sealed] = []
         self.unclaimed: list[VisiblePart] = []
         self._opened: dict[int, Sealed] = {}
-        """What was in the sealed part at each place."""
+        """The opened value of the sealed part at each place."""
         self._parts = list(parts)
         tokens: set[str] = set()
         for place, part in enumerate(parts):
@@ -122,6 +135,7 @@ class _Turn:
         self._digests = {place: digest(part) for place, part in enumerate(parts) if isinstance(part, VisiblePart)}
 
     def merged_parts(self) -> list[ModelResponsePart]:
+        """Return the turn's parts without sealed parts."""
         standalone = {place: self._standalone_parts(sealed) for place, sealed in self._opened.items()}
         duplicated = self._duplicated_places()
         out: list[ModelResponsePart] = []
@@ -133,7 +147,7 @@ class _Turn:
         return out
 
     def _standalone_parts(self, sealed: Sealed) -> list[ModelResponsePart]:
-        """The parts that stand by themselves; the others are merged on the way."""
+        """Return the parts that replace the token. Parts that belong to a visible part are merged into it."""
         out: list[ModelResponsePart] = []
         digests = sealed.digests or [None] * len(sealed.parts)
         for part, text_digest in zip(sealed.parts, digests, strict=True):
@@ -157,7 +171,7 @@ class _Turn:
         return next(named, None) if name == "tool_call_id" else next(named, next(nameless, None))
 
     def _duplicated_places(self) -> set[int]:
-        """Where visible reasoning stands beside its own seal."""
+        """Return the places of visible reasoning that is also sealed."""
         ids: set[str] = set()
         texts: set[str] = set()
         for place, sealed in self._opened.items():
@@ -174,7 +188,7 @@ class _Turn:
 
 
 def _merge_part(visible: ModelResponsePart, sealed: VisiblePart) -> ModelResponsePart:
-    """The visible part with what its maker put on it. One that was cut off stays so, whatever its client says."""
+    """Merge opaque data into the visible part. A part that was cut off stays incomplete, whatever the client sends."""
     names = (*PROVIDER_FIELDS, "origin", "annotations")
     opaque_fields = {name: value for name in names if (value := getattr(sealed, name, None)) is not None}
     return replace(visible, **opaque_fields) if sealed.complete else replace(visible, complete=False, **opaque_fields)

@@ -1,10 +1,10 @@
-"""What of a finished item must be sealed so that nothing of it is lost on its reader.
+"""What of a finished item is sealed, so that nothing is lost when a client sends it back.
 
-* Reasoning: always, and all of it, whatever its reader sees.
-* What a reader sees and gives back by itself (text, refusals, calls): only what is opaque about it. A part with a
-  signature or details is sealed without its text, with a digest of that text in its place: when
-  it comes back, the signature goes to the very text it was made over, and to no other.
-* What no client protocol shows (provider's own tools, files, compactions, unknown blocks): whole.
+* Reasoning is always sealed, all of it, whatever the view shows.
+* Of parts that a client sees and sends back itself (text, refusals, calls), only the opaque data is sealed. A part with
+  a signature or details is sealed without its text, with a digest of the text in its place. When it comes back, the
+  signature goes to exactly the text that it signs, and to no other.
+* Parts that no client protocol shows (provider's own tools, files, compactions, unknown blocks) are sealed whole.
 """
 
 from __future__ import annotations
@@ -37,22 +37,30 @@ _OMITTED_FIELDS: dict[type[VisiblePart], dict[str, Any]] = {
     RefusalPart: {"content": ""},
     ToolCallPart: {"args": None},
 }
-"""What their reader has, and what goes back to no model."""
+"""Fields that are not sealed: the client has them, or no model needs them back."""
 
 
 def seal_item(
     parts: list[ModelResponsePart], start: ItemStartEvent, end: ItemEndEvent, origin: Origin, now_seconds: int
 ) -> Sealed | None:
-    """What to seal of the item that `start` and `end` bracket; None if its reader has it all.
+    """Return what to seal of one item.
 
-    `parts` are those that ended within it, `origin` is the turn's, `now` is in whole seconds.
+    Args:
+        parts: The parts that ended within the item.
+        start: The item's start.
+        end: The item's end.
+        origin: The turn's origin.
+        now_seconds: The time in whole seconds since 1970.
+
+    Returns:
+        The value to seal; None if the client has everything.
     """
     maker = end.origin or origin
     sealed_parts: list[ModelResponsePart] = []
     digests: list[str | None] = []
     for part in item_parts(parts, start, end):
         if isinstance(part, SealedPart):
-            continue  # it is a token already
+            continue  # already a token
         if isinstance(part, VisiblePart):
             if not has_opaque_content(part):
                 continue
@@ -69,15 +77,15 @@ def seal_item(
 
 
 def has_opaque_content(part: ModelResponsePart) -> bool:
-    """Whether the part holds what only its maker understands."""
-    # An id of their maker's is nothing that text and calls need: no provider asks for it back.
+    """Whether the part has data that only its origin understands."""
+    # The provider's id of a text or call does not count: no provider requires it back.
     return has_opaque_data(part) or (not isinstance(part, VisiblePart) and bool(getattr(part, "id", None)))
 
 
 def digest(part: VisiblePart) -> str:
-    """A digest of what a reader sees of the part.
+    """Return a digest of the visible content of a part.
 
-    Arguments are compared as the JSON value they are: clients parse them, and write them again in their own way.
+    Arguments are compared as JSON values, because clients parse and encode them again.
     """
     if isinstance(part, ToolCallPart):
         content = [part.part_kind, part.tool_name, _canonical_arguments(part)]
@@ -96,6 +104,6 @@ def _canonical_arguments(part: ToolCallPart) -> str:
 
 
 def _canonical_number(text: str) -> int | float:
-    """1.0 and 1 are one number in JSON."""
+    """Parse a JSON number. 1.0 and 1 are the same number."""
     number = float(text)
     return int(number) if number.is_integer() else number

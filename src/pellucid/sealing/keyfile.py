@@ -1,4 +1,4 @@
-"""Where the keys are kept: a file that only its owner can read (see `data_directory`), or an environment variable."""
+"""Storage of the seal keys: a file that only its owner can read (see `data_directory`), or an environment variable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..telemetry import log
 from .keys import Keys
 
 ENV = "PELLUCID_SEAL_KEYS"
-"""The variable that may hold the keys, as the JSON of `Keys`."""
+"""The environment variable that may hold the keys, as the JSON of `Keys`."""
 
 _SECRET_FILE = SecretFile("the seal keys", "there are no seal keys; `pellucid serve` makes them once", ENV)
 
@@ -22,24 +22,56 @@ _FileStamp = tuple[int, int, int]
 
 
 def env_keys(environ: Mapping[str, str] | None = None) -> Keys | None:
-    """The keys that the environment holds, or None. Raises `ConfigError`."""
+    """Return the keys in the environment; None if there are none.
+
+    Args:
+        environ: The environment; by default the process's.
+
+    Raises:
+        ConfigError: The variable's value is invalid.
+    """
     value = _SECRET_FILE.from_environment(environ)
     return Keys.from_json(value, ENV) if value is not None else None
 
 
 def read_keys(path: str | Path) -> Keys:
-    """The keys in the file. Raises `ConfigError` if it is not there, not right, or readable by others."""
+    """Read the keys from a file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigError: The file does not exist, is invalid, or other users can read it.
+    """
     return _read(Path(path))[0]
 
 
 def ensure_keys(path: str | Path) -> Keys:
-    """The keys in the file, which is made with one new key if it is not there. Raises `ConfigError`."""
+    """Read the keys from a file. Create the file with one new key if it does not exist.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ConfigError: The file cannot be created or read, is invalid, or other users can read it.
+    """
     _SECRET_FILE.ensure(Path(path), lambda: Keys.generate().to_json())
     return read_keys(path)
 
 
 def change_keys(path: str | Path, change: Callable[[Keys], Keys]) -> Keys:
-    """Put `change` of the keys in their place, one change at a time. Raises `ConfigError`, and what `change` raises."""
+    """Change the keys in a file, under a lock.
+
+    Args:
+        path: The file.
+        change: Returns the new key set. Its exceptions are not caught.
+
+    Returns:
+        The new key set.
+
+    Raises:
+        ConfigError: The file cannot be read or written.
+    """
     path = Path(path).resolve()
     with _exclusive_lock(path):
         keys = change(read_keys(path))
@@ -51,10 +83,16 @@ def change_keys(path: str | Path, change: Callable[[Keys], Keys]) -> Keys:
 
 
 class KeyFile:
-    """The keys in a file as they are now: read again when the file was replaced, so that a rotation needs no restart.
+    """The current keys of a file. Call it to get the keys.
 
-    Call it for the keys. Raises `ConfigError` when it is made, and never afterwards: a file that went missing or wrong
-    is told to the operator, and the keys read last hold.
+    The file is read again after it is replaced, so that a rotation needs no restart. If it becomes missing or invalid,
+    that is logged, and the keys that were read last stay valid.
+
+    Args:
+        path: The file, which is created if it does not exist.
+
+    Raises:
+        ConfigError: The file cannot be created or read. Later calls do not raise.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -72,7 +110,7 @@ class KeyFile:
             try:
                 self._keys, self._stamp = _read(self.path)
             except ConfigError as error:
-                log.error("The seal keys cannot be read again, those read before hold: %s", error)
+                log.error("The seal keys cannot be read again; the keys that were read before stay in use: %s", error)
         return self._keys
 
 
@@ -87,7 +125,7 @@ def _file_stamp(status: os.stat_result) -> _FileStamp:
 
 @contextmanager
 def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold the lock file beside `path`. The system drops the lock when its holder dies."""
+    """Hold the lock file next to `path`. The system releases the lock when the process dies."""
     try:
         fd = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The keys that seal: an immutable set, of which one seals and the others still open what they sealed once.
+"""Seal keys: an immutable set, in which one key seals and the others still open what they sealed earlier.
 
-The order is the rule: the first key that is not to be retired seals. A key that has a time of retirement seals nothing
-more, and from that time on it opens nothing more.
+The first key without a time of retirement seals. A key with a time of retirement seals nothing more, and after that
+time it opens nothing more.
 
 As JSON (a file, or the value of an environment variable), the keys' bytes in base64:
 
@@ -29,7 +29,7 @@ _AwareDatetime = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One master key. `kid` stands readable in every token; the key itself is in no representation but the JSON."""
+    """One master key. `kid` is readable in every token. The key's bytes appear in the JSON only, not in `repr`."""
 
     kid: str
     key: bytes
@@ -37,7 +37,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
     retired_at: _AwareDatetime | None = None
 
     def is_retired(self, now: datetime) -> bool:
-        """Whether it opens nothing any more."""
+        """Whether the key no longer opens tokens."""
         return self.retired_at is not None and self.retired_at <= now
 
     def __repr__(self) -> str:
@@ -45,47 +45,74 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields
 
 
 class Keys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A key set. Every change gives a new one."""
+    """An immutable key set. Every change returns a new set."""
 
     keys: tuple[Key, ...]
 
     @classmethod
     def generate(cls, now: datetime | None = None) -> Keys:
-        """One new key."""
+        """Generate a set with one new key.
+
+        Args:
+            now: The key's creation time; by default the current time.
+        """
         return cls((_new_key(now or datetime.now(UTC)),))
 
     @classmethod
     def from_json(cls, data: bytes | str, where: str = "seal keys") -> Keys:
-        """The set that `to_json` wrote. Raises `ConfigError` with one line a mistake, each beginning with `where`."""
+        """Decode a set that `to_json` encoded.
+
+        Args:
+            data: The JSON.
+            where: Where the JSON comes from; each line of an error begins with it.
+
+        Raises:
+            ConfigError: The JSON is not a valid set; one line for each mistake.
+        """
         try:
             keys = msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            # What msgspec says names the place and the type, never the value.
+            # msgspec's message names the path and the type, never the value.
             raise ConfigError([f'{where}: {error}; it must be {{"keys": [{{"kid", "key", "created_at"}}]}}']) from None
         if mistakes := list(keys._mistakes(where)):
             raise ConfigError(mistakes)
         return keys
 
     def to_json(self) -> bytes:
-        """The whole set, keys and all: a secret."""
+        """Encode the whole set, including the keys' bytes: the result is a secret."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     @property
     def active(self) -> Key:
-        """The key that seals."""
+        """The key that seals new tokens."""
         return next(key for key in self.keys if key.retired_at is None)
 
     def find(self, kid: str) -> Key | None:
-        """The key of that name, retired or not."""
+        """Return the key with this id, retired or not; None if there is none.
+
+        Args:
+            kid: The key's id.
+        """
         return next((key for key in self.keys if key.kid == kid), None)
 
     def rotate(self, now: datetime) -> Keys:
-        """With a new key that seals from now on. The others go on opening."""
+        """Return a set with a new key, which seals from now on. The other keys still open tokens.
+
+        Args:
+            now: The key's creation time.
+        """
         return Keys((_new_key(now), *self.keys))
 
     def retire(self, kid: str, now: datetime) -> Keys:
-        """With the key `kid` retired at `now`, which may be to come: it seals nothing from here on, and opens nothing
-        after that. Raises `RequestError` if there is no such key, or no other that could seal."""
+        """Return a set in which a key is retired: it seals nothing from now on, and opens nothing after `now`.
+
+        Args:
+            kid: The key's id.
+            now: The time of retirement, which may be in the future.
+
+        Raises:
+            RequestError: There is no such key, or no other key that seals.
+        """
         if self.find(kid) is None:
             key_names = ", ".join(key.kid for key in self.keys)
             raise RequestError(

@@ -1,7 +1,7 @@
-"""What is sealed, and who seals it.
+"""Sealed items, and the sealer.
 
-A `Sealed` is one item as its model made it: raw text, signatures, the provider's ids and details, and whose it is. It
-rides as JSON in a token (see `token`), and comes out equal, half surrogate pairs and all.
+A `Sealed` is one item as its model made it: raw text, signatures, the provider's ids and details, and the origin. A
+token (see `token`) holds it as JSON, and opening the token gives an equal value, including halves of surrogate pairs.
 """
 
 from __future__ import annotations
@@ -20,35 +20,52 @@ from .keys import Keys
 from .token import SealError
 
 MAX_DEPTH = 500
-"""Levels of JSON. What can be written can then be read, however deep in a program that happens."""
+"""Levels of JSON. A value within the limit can also be read, at any depth of the program's stack."""
 
 _PURPOSE = "item"
 
 
 class Sealed(msgspec.Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """One item, or what a reader cannot see of it."""
+    """One item, or the part of it that a client cannot see."""
 
     parts: list[ModelResponsePart]
-    """Each with an `origin` of its own."""
+    """The parts, each with its own `origin`."""
     made_for: Origin
-    """Whose it is: to others nothing opaque of it goes."""
+    """The item's origin. Its opaque data is sent to no other."""
     item_id: str | None = None
     """The item's public id."""
     sealed_at: int = 0
-    """In whole seconds."""
+    """In whole seconds since 1970."""
     digests: list[str | None] = []
-    """For each part, the digest of the text that was left out because its reader has it; None: the part is whole.
-    Empty: all are whole."""
+    """For each part, the digest of the text that was left out because the client has it; None: the part is whole.
+    Empty: all parts are whole."""
 
 
 class Sealer:
-    """Seals and opens with a key set, or with whatever `keys()` gives at the time (see `KeyFile`)."""
+    """Seals and opens items.
+
+    Args:
+        keys: A key set, or a function that returns the current one (see `KeyFile`).
+    """
 
     def __init__(self, keys: Keys | Callable[[], Keys]) -> None:
         self._keys = keys
 
     def seal(self, sealed: Sealed, *, tenant: str, thread: str | None = None, entity: str | None = None) -> str:
-        """The token: ASCII, safe in URLs. Raises `SealError` (`seal_too_large`) for what is too large or too deep."""
+        """Seal an item.
+
+        Args:
+            sealed: The item.
+            tenant: The tenant to which the token is bound.
+            thread: The thread to which the token is bound; None for any.
+            entity: The message or call to which the token is bound; None for any.
+
+        Returns:
+            The token: ASCII, safe in URLs.
+
+        Raises:
+            SealError: The item is too large or too deeply nested (`seal_too_large`).
+        """
         return tokens.write(_to_json(sealed), self._current_keys(), _PURPOSE, tokens.Binding(tenant, thread, entity))
 
     def open(
@@ -60,16 +77,32 @@ class Sealer:
         entity: str | None = None,
         now: datetime | None = None,
     ) -> Sealed:
-        """What was sealed. Raises `SealError`, and nothing else, for any other string.
+        """Open a token.
 
-        What the token was bound to must be given and be the same; `now` decides whether its key has been retired.
+        Args:
+            token: The token; any string is accepted.
+            tenant: The tenant for which it was sealed.
+            thread: The thread, if the token is bound to one.
+            entity: The message or call, if the token is bound to one.
+            now: The time at which retired keys are checked; by default the current time.
+
+        Returns:
+            The item.
+
+        Raises:
+            SealError: The token cannot be opened. No other exception is raised.
         """
         return _from_json(
             tokens.read(token, self._current_keys(), _PURPOSE, tokens.Binding(tenant, thread, entity), now)
         )
 
     def for_tenant(self, tenant: str, thread: str | None = None) -> TenantSealer:
-        """Seals and opens for this tenant, and for this thread of theirs alone if one is named."""
+        """Return a sealer for one tenant, and for one of its threads if `thread` is set.
+
+        Args:
+            tenant: The tenant.
+            thread: The thread; None for any.
+        """
         return TenantSealer(self, tenant, thread)
 
     def _current_keys(self) -> Keys:
@@ -77,18 +110,18 @@ class Sealer:
 
 
 class TenantSealer(NamedTuple):
-    """A sealer that knows for whom."""
+    """A sealer for one tenant, and possibly one thread."""
 
     sealer: Sealer
     tenant: str
     thread: str | None = None
 
     def seal(self, sealed: Sealed) -> str:
-        """Raises `SealError` (`seal_too_large`)."""
+        """Seal an item; see `Sealer.seal`."""
         return self.sealer.seal(sealed, tenant=self.tenant, thread=self.thread)
 
     def open(self, token: str) -> Sealed:
-        """Raises `SealError`."""
+        """Open a token; see `Sealer.open`."""
         return self.sealer.open(token, tenant=self.tenant, thread=self.thread)
 
 
@@ -100,9 +133,9 @@ def _to_json(sealed: Sealed) -> bytes:
         try:
             data = msgspec.json.encode(sealed, enc_hook=repr)
         except UnicodeEncodeError:
-            # Half a surrogate pair: JSON can say it, escaped, though UTF-8 cannot hold it.
+            # Half of a surrogate pair: JSON can hold it as an escape, but UTF-8 cannot.
             data = json.dumps(_builtins(sealed)).encode()
-        # Few brackets are no depth; that is told without a look at the values.
+        # With few brackets the depth is small, and the values need not be examined.
         if data.count(b"[") + data.count(b"{") > MAX_DEPTH and is_nested_deeper(_builtins(sealed), MAX_DEPTH):
             raise RecursionError
     except RecursionError:

@@ -1,17 +1,18 @@
-"""Bytes to a token that only we can open, and back: a compact JWE (RFC 7516), `dir` with `A256GCM`.
+"""Tokens that only the holder of the keys can open: compact JWE (RFC 7516), `dir` with `A256GCM`.
 
-* Every token has a content key of its own: HKDF-SHA256 over the master key that `kid` names, salted with 16 random
-  bytes, for one purpose and one tenant. (So no key ever meets the same nonce twice, however many tokens there are.)
-* Whom it is for stands in the protected header as keyed digests, under a key derived together with the content key:
-  nothing about the tenant can be read from a token, and two tokens of one tenant do not look alike. What the digests
-  name must be named when it is opened; what they leave out is free.
-* The tenant is compared first, and of another tenant's token nothing more is told.
-* Nothing is compressed. The length of a compressed thought tells what it repeats, and whoever holds the token chose
-  part of what the model thought about (CRIME is that); a token that is unpacked could also be a bomb. For the same
-  reason the length is rounded up (Padmé: by 12 % at most), so that it tells little of the text's.
-* Total: any string at all is opened or gives a `SealError`.
+* Every token has its own content key: HKDF-SHA256 over the master key that `kid` names, salted with 16 random bytes,
+  for one purpose and one tenant. (So no key is used twice with the same nonce, however many tokens there are.)
+* The protected header holds the binding as keyed digests, under a key that is derived together with the content key.
+  Nothing about the tenant can be read from a token, and two tokens of one tenant do not look alike. A value that has a
+  digest must be passed to open the token; a value without one is not compared.
+* The tenant is compared first. For another tenant's token, nothing else is reported.
+* Nothing is compressed. The length of compressed reasoning reveals what it repeats, and the holder of the token chose
+  part of the model's input (the CRIME attack). Decompression could also be exploited (a zip bomb). For the same reason
+  the length is rounded up (Padmé: by at most 12 %), so that it reveals little about the length of the text.
+* Any string is accepted: it is opened, or a `SealError` is raised.
 
-What can be wrong with a token that came back. Each is the caller's to mend, and says how.
+`SealCode` lists what can be wrong with a token that a client sent back. The client can correct each, and the message
+explains how.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ from ..errors import RequestError
 from .keys import Key, Keys
 
 SealCode: TypeAlias = Literal[
-    "seal_broken",  # changed, cut, or never a token of ours
-    "seal_foreign",  # sealed for somebody else, or for another thread or entity
-    "seal_key_unknown",  # sealed with a key that is not among ours
-    "seal_key_retired",  # sealed with a key that opens nothing any more
-    "seal_too_large",  # longer than is ever read or written
+    "seal_broken",  # changed, cut, or not a token of this server
+    "seal_foreign",  # sealed for another tenant, thread or entity
+    "seal_key_unknown",  # sealed with a key that is not in the key set
+    "seal_key_retired",  # sealed with a key that no longer opens tokens
+    "seal_too_large",  # over the size limit
 ]
 
 
 class SealError(RequestError):
-    """A token that cannot be opened, or an item that cannot be sealed. Nothing of its content is in the message."""
+    """A token that cannot be opened, or an item that cannot be sealed. The message never quotes its content."""
 
     def __init__(self, code: SealCode, message: str, *, param: str | None = None) -> None:
         super().__init__(message, code=code, param=param)
         self.code = code
 
     def at(self, param: str) -> SealError:
-        """The same, with the request's field in which the token stood (`input[2].encrypted_content`)."""
+        """Return the error with the path of the request's field that holds the token (`input[2].encrypted_content`)."""
         return SealError(self.code, f"{param}: {self.info.message}", param=param)
 
 
 MAX_TOKEN = 16 * 1024 * 1024
-"""Characters. Longer tokens are neither written nor read."""
+"""Limit in characters. Longer tokens are neither written nor read."""
 
 VERSION = 1
 
@@ -67,7 +68,7 @@ _MAX_HEADER = 1024
 
 
 class Binding(NamedTuple):
-    """Whom and what a token is for. `tenant` is told apart from every other; None binds to nothing."""
+    """What a token is bound to: the tenant always, a thread and an entity unless they are None."""
 
     tenant: str
     thread: str | None = None
@@ -92,11 +93,21 @@ _registry.max_ciphertext_length = MAX_TOKEN
 
 
 def write(plain: bytes, keys: Keys, purpose: str, binding: Binding) -> str:
-    """The token of `plain`. Raises `SealError` (`seal_too_large`)."""
+    """Encrypt bytes as a token.
+
+    Args:
+        plain: The bytes.
+        keys: The key set; its active key encrypts.
+        purpose: The kind of content; tokens of one purpose do not open for another.
+        binding: What the token is bound to.
+
+    Raises:
+        SealError: The bytes are too many (`seal_too_large`).
+    """
     plain += b" " * (_padded_length(len(plain)) - len(plain))
     if len(plain) > MAX_TOKEN // 4 * 3 - _MAX_HEADER:
         raise SealError(
-            "seal_too_large", f"{len(plain)} bytes are too many to seal; {MAX_TOKEN} characters hold it not"
+            "seal_too_large", f"cannot be sealed: {len(plain)} bytes do not fit in a token of {MAX_TOKEN} characters"
         )
     key, salt = keys.active, os.urandom(_SALT_BYTES)
     content_key, digest_key = _derive_keys(key, salt, purpose, binding.tenant)
@@ -113,7 +124,18 @@ def write(plain: bytes, keys: Keys, purpose: str, binding: Binding) -> str:
 
 
 def read(token: str, keys: Keys, purpose: str, binding: Binding, now: datetime | None = None) -> bytes:
-    """What `token` holds, with the spaces that round its length up. Raises `SealError`, and nothing else."""
+    """Decrypt a token. The result still has the spaces that round its length up.
+
+    Args:
+        token: The token; any string is accepted.
+        keys: The key set.
+        purpose: The kind of content.
+        binding: What the token must be bound to.
+        now: The time at which retired keys are checked; by default the current time.
+
+    Raises:
+        SealError: The token cannot be opened. No other exception is raised.
+    """
     if len(token) > MAX_TOKEN:
         raise SealError(
             "seal_too_large", f"a sealed value has at most {MAX_TOKEN} characters; this one has {len(token)}"
@@ -133,7 +155,7 @@ def read(token: str, keys: Keys, purpose: str, binding: Binding, now: datetime |
 
 
 def _decode_header(token: str) -> tuple[_Header, bytes]:
-    """The header, in which nothing may be but what is written here."""
+    """Decode the header and the salt. A header with any other field is rejected."""
     text, dot, _ = token.partition(".")
     if not dot or len(text) > _MAX_HEADER or not token.isascii():
         raise _invalid_token()
@@ -160,7 +182,7 @@ def _invalid_token() -> SealError:
 
 
 def _derive_keys(key: Key, salt: bytes, purpose: str, tenant: str) -> tuple[bytes, bytes]:
-    """The key for one token's content, and the key for its digests."""
+    """Derive the key for one token's content and the key for its digests."""
     info = b"pellucid seal 1\0" + purpose.encode() + b"\0" + _bytes(tenant)
     derived = HKDF(SHA256(), 64, salt, info).derive(key.key)
     return derived[:32], derived[32:]
@@ -176,7 +198,11 @@ def _digests(digest_key: bytes, binding: Binding) -> Iterator[str | None]:
 
 
 def _check_binding(token_digests: tuple[str | None, ...], expected: tuple[str | None, ...]) -> None:
-    """Raises `SealError` if the token is for somebody or something else than `given`."""
+    """Check that the token is bound to the expected tenant, thread and entity.
+
+    Raises:
+        SealError: It is bound to something else.
+    """
     mismatched = [
         name
         for name, theirs, ours in zip(Binding._fields, token_digests, expected, strict=True)
@@ -189,7 +215,7 @@ def _check_binding(token_digests: tuple[str | None, ...], expected: tuple[str | 
 
 
 def _padded_length(length: int) -> int:
-    """`length` with so few leading digits that it tells only its size (Padmé, PURBs 2019)."""
+    """Round a length up to few significant bits, so that it reveals only an order of size (Padmé, PURBs 2019)."""
     if length < 2:
         return length
     exponent = length.bit_length() - 1

@@ -1,4 +1,4 @@
-"""The gateway: models behind one address, in the protocols that applications already speak."""
+"""The gateway: models behind one address, in the protocols that applications already use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,9 @@
-"""`POST /ag-ui`: runs for AG-UI's clients, in whatever dialect they speak; and runs that outlive their request.
+"""`POST /ag-ui`: runs for AG-UI clients, in any dialect of AG-UI; and stored runs that outlive their request.
 
-A client sends the whole conversation each time, so nothing has to be kept here: by default a run is its request's, and
-ends with it. With `store: true` it runs in the background, and `GET /ag-ui?threadId=…&runId=…` tells it again from its
-beginning, on any replica, while it goes on and afterwards; `POST /ag-ui/cancel` and `DELETE /ag-ui` with the same
-query end it, and take it away.
+A client sends the whole conversation with each request, so by default nothing is stored, and a run ends with its
+request. With `store: true` it runs in the background: `GET /ag-ui?threadId=…&runId=…` streams it from its beginning, on
+any replica, while it runs and afterwards. `POST /ag-ui/cancel` and `DELETE /ag-ui` with the same query cancel it and
+delete it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Literal, get_args
 import msgspec
 from starlette.routing import BaseRoute
 
-from ..asgi.agui import DIALECT_HEADER, fits
+from ..asgi.agui import DIALECT_HEADER, is_bound_to_carrier
 from ..asgi.streaming import serve_stream
 from ..errors import PellucidError, RequestError
 from ..parts import ModelMessage, ModelResponse, messages_to_json
 from ..protocols import agui
 from ..protocols.agui import DialectName, Encoder, Message, Request, dialect_of, parse_input
+from ..protocols.agui.client_messages import redact_messages
 from ..protocols.agui.events import AGUIEvent
 from ..protocols.agui.messages import RunAgentInput
-from ..protocols.agui.proto import MEDIA_TYPE, accepted, delta_frames, encode_frame
+from ..protocols.agui.proto import MEDIA_TYPE, accepts_protobuf, delta_frame_encoder, encode_frame
 from ..protocols.agui.request import Options
-from ..protocols.agui.thread import without
 from ..runs import RunSource
 from ..storage import StoredResponse
 from ..view import Redactor, View, Viewer, stricter
@@ -37,14 +37,14 @@ from .services import Services, protocol_of
 
 
 class AGUIRunHeader(msgspec.Struct, frozen=True):
-    """What is kept of how a run was asked for, so that it can be told again."""
+    """How a run was requested: what is stored of it, so that it can be streamed again."""
 
     thread_id: str
     run_id: str
     dialect: DialectName
     view: View
     most: View
-    """What anybody might see of its model."""
+    """The fullest view that its model allowed to anyone."""
     model: str
     parent_run_id: str | None = None
     reasoning: bool = True
@@ -52,10 +52,11 @@ class AGUIRunHeader(msgspec.Struct, frozen=True):
     snapshot: bool | None = None
     stored: bool = False
     history: list[Message] = []
-    """The messages before, where the run ends with all of them."""
+    """The messages before the run, if the run ends with a snapshot of all messages."""
     protocol: str = "agui"
 
     def encoder(self, viewer: Viewer, *, binary: bool) -> Encoder:
+        """Return the encoder of the run for this viewer."""
         return Encoder(
             self.thread_id,
             self.run_id,
@@ -65,15 +66,15 @@ class AGUIRunHeader(msgspec.Struct, frozen=True):
             chunks=self.chunks,
             model=self.model if viewer.counts else None,
             history=_visible_history(viewer, self.history),
-            ahead=not self.stored,  # what is told again is told in the same bytes
+            ahead=not self.stored,  # a stored run is the same to the byte whenever it is read
             snapshot=self.snapshot,
             frame=encode_frame if binary else None,
-            deltas=delta_frames if binary else None,
+            deltas=delta_frame_encoder if binary else None,
         )
 
 
 class Status(msgspec.Struct, rename="camel"):
-    """How a stored run is, when it was to be cancelled."""
+    """The status of a stored run that was to be cancelled."""
 
     thread_id: str
     run_id: str
@@ -81,7 +82,7 @@ class Status(msgspec.Struct, rename="camel"):
 
 
 class Deleted(msgspec.Struct, rename="camel"):
-    """A stored run that is no more."""
+    """A stored run that was deleted."""
 
     thread_id: str
     run_id: str
@@ -93,7 +94,7 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class AGUIHandlers:
-    """The endpoints."""
+    """Handlers of the AG-UI routes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -109,7 +110,7 @@ class AGUIHandlers:
         is_stored = principal.policy.may_store(bool(options.store))
         messages = self._unseal(prepared, request)
         header = self._make_header(exchange, request, prepared, is_stored)
-        dialect_has_seals = dialect_of(header.dialect).seals != "none"
+        dialect_has_seals = dialect_of(header.dialect).seal_carrier != "none"
         with_seals = dialect_has_seals and header.reasoning and exchange.viewer.rule.seals
         run = prepared.create_run(prepared.model_call(messages), with_seals=with_seals, thread_id=thread_id)
         prepared.add_warning_headers()
@@ -122,8 +123,7 @@ class AGUIHandlers:
                 if error.info.code != "already_exists":
                     raise
                 raise RequestError(
-                    f"runId: there is, or was, a run {request.run_id!r} of this thread already; give each an id of its "
-                    "own",
+                    f"runId: this thread has, or had, a run {request.run_id!r} already; give each run an id of its own",
                     code="already_exists",
                     param="runId",
                 ) from None
@@ -131,7 +131,7 @@ class AGUIHandlers:
         await self._serve(exchange, run, header)
 
     async def replay(self, exchange: Exchange) -> None:
-        """A run that is kept, from its beginning."""
+        """Stream a stored run from its beginning."""
         row = await self._find_row(exchange)
         header = _header_decoder.decode(row.header)
         max_view = stricter(header.most, self._services.catalog.max_view(header.model))
@@ -155,10 +155,10 @@ class AGUIHandlers:
         header = _header_decoder.decode(row.header)
         await exchange.send_json(Deleted(header.thread_id, header.run_id))
 
-    # --- what they share ---------------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------
 
     async def _serve(self, exchange: Exchange, run: RunSource, header: AGUIRunHeader) -> None:
-        binary = header.dialect == "1.0" and accepted(exchange.request_header("accept"))
+        binary = header.dialect == "1.0" and accepts_protobuf(exchange.request_header("accept"))
         encoder, redactor = header.encoder(exchange.viewer, binary=binary), Redactor(exchange.viewer)
         if binary:
             await serve_stream(exchange, run, redactor, encoder, MEDIA_TYPE)
@@ -166,17 +166,21 @@ class AGUIHandlers:
             await serve_stream(exchange, run, redactor, encoder)
 
     def _unseal(self, prepared: PreparedRequest, request: Request) -> list[ModelMessage]:
-        """The conversation. What is sealed is looked at also where it goes to no model: no wrong value is let pass."""
+        """Return the conversation without sealed parts.
+
+        Sealed parts that are sent to no model are opened, too, so that an invalid token is always an error.
+        """
         messages = request.messages()
-        loose = [ModelResponse([part]) for part in request.loose(messages)]
-        return prepared.unseal([*messages, *loose], thread_id=request.thread_id, matches_part=fits)[: len(messages)]
+        loose = [ModelResponse([part]) for part in request.unused_seals(messages)]
+        opened = prepared.unseal([*messages, *loose], thread_id=request.thread_id, matches_part=is_bound_to_carrier)
+        return opened[: len(messages)]
 
     def _make_header(
         self, exchange: Exchange, request: Request, prepared: PreparedRequest, is_stored: bool
     ) -> AGUIRunHeader:
         options, default_dialect = request.options, self._services.config.server.agui_dialect
         dialect = request.dialect(exchange.request_header(DIALECT_HEADER), default_dialect)
-        with_snapshot = dialect.snapshot if options.snapshot is None else options.snapshot
+        with_snapshot = dialect.ends_with_snapshot if options.snapshot is None else options.snapshot
         return AGUIRunHeader(
             thread_id=request.thread_id,
             run_id=request.run_id,
@@ -208,16 +212,18 @@ class AGUIHandlers:
         )
 
     async def _find_row(self, exchange: Exchange) -> StoredResponse:
-        """The row of the run that the query names. Raises `RequestError`."""
+        """Return the row of the run that the query names. Raises `RequestError`."""
         thread_id, run_id = exchange.query_param("threadId"), exchange.query_param("runId")
         if thread_id is None or run_id is None:
             missing = "threadId" if thread_id is None else "runId"
-            raise RequestError(f"{missing}: which run; ask with ?threadId=…&runId=…", code="missing", param=missing)
+            raise RequestError(
+                f"{missing}: required; name the run with ?threadId=…&runId=…", code="missing", param=missing
+            )
         row = await self._services.store.responses.get(exchange.principal.owner, _row_id(thread_id, run_id), log=True)
         if row is None or protocol_of(row.header) != "agui":
             raise RequestError(
-                f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not been "
-                "stored",
+                f"there is no run {run_id!r} of a thread {thread_id!r} here; it may have expired, been deleted or not "
+                "been stored",
                 kind="not_found",
                 code="run_not_found",
                 param="runId",
@@ -226,14 +232,14 @@ class AGUIHandlers:
 
 
 def _visible_history(viewer: Viewer, messages: list[Message]) -> list[Message]:
-    """What came before a run, as whoever reads the run may see it: that need not be whoever said it."""
+    """Return the messages before a run as this viewer may see them. The viewer may be another than their sender."""
     if viewer.view == "raw":
         return messages
-    return without(messages, forms=viewer.rule.forms, sealed=not viewer.rule.seals)
+    return redact_messages(messages, forms=viewer.rule.forms, remove_seals=not viewer.rule.seals)
 
 
 def _row_id(thread_id: str, run_id: str) -> str:
-    """Ids of clients may be anything, and as long as they like."""
+    """Return the id of a run's row. Ids of clients may be any text of any length, so a digest of them is used."""
     key = "\0".join((str(len(thread_id)), thread_id, run_id)).encode("utf-8", "surrogatepass")
     return f"agui_{hashlib.blake2b(key, digest_size=16).hexdigest()}"
 
@@ -242,7 +248,7 @@ ADVERTISED_ROUTES = ["POST /ag-ui"]
 
 
 def _options() -> list[Schema]:
-    """The options that a query may have, each as `forwardedProps` have it, but for null."""
+    """Return the query parameters: each option as in `forwardedProps`, but without null."""
     return [
         parameter(
             *(field.encode_name, "query", f"As `forwardedProps.pellucid.{field.encode_name}`."),
@@ -253,25 +259,25 @@ def _options() -> list[Schema]:
 
 
 _EVENTS = tuple(one for one in get_args(AGUIEvent) if "THINKING" not in str(one.__struct_config__.tag))
-"""Those of 1.0."""
-_VIEW = parameter("Pellucid-View", "header", "In what form reasoning is wanted: no more than the key allows.", View)
-_DIALECT = parameter("AG-UI-Dialect", "header", "What the client speaks.", DialectName)
+"""The events of AG-UI 1.0."""
+_VIEW = parameter("Pellucid-View", "header", "The view of reasoning, at most the one that the key allows.", View)
+_DIALECT = parameter("AG-UI-Dialect", "header", "The dialect of the client.", DialectName)
 _RUN_PARAMETERS = [{**parameter(f"{one}Id", "query", f"The {one}."), "required": True} for one in ("thread", "run")]
 _STREAM = event_stream("AGUIEvent") | {MEDIA_TYPE: {"schema": STRING}}
-_REPLAY_SUMMARY = "A stored run once more from its beginning, live or over"
+_REPLAY_SUMMARY = "Stream a stored run from its beginning, live or finished"
 
 TABLE = Table(
     [
         Operation(
-            *("POST", "/ag-ui", AGUIHandlers.run, "runAgent", "Ask a model in AG-UI; its events are the stream"),
+            *("POST", "/ag-ui", AGUIHandlers.run, "runAgent", "Run a model; the response is a stream of AG-UI events"),
             *(_STREAM, [*_options(), _DIALECT, _VIEW], RunAgentInput),
         ),
         Operation("GET", "/ag-ui", AGUIHandlers.replay, "readRun", _REPLAY_SUMMARY, _STREAM, [*_RUN_PARAMETERS, _VIEW]),
         Operation(
-            "DELETE", "/ag-ui", AGUIHandlers.delete, "deleteRun", "Take a stored run away", Deleted, _RUN_PARAMETERS
+            "DELETE", "/ag-ui", AGUIHandlers.delete, "deleteRun", "Delete a stored run", Deleted, _RUN_PARAMETERS
         ),
         Operation(
-            *("POST", "/ag-ui/cancel", AGUIHandlers.cancel, "cancelRun", "Cancel a stored run that is under way"),
+            *("POST", "/ag-ui/cancel", AGUIHandlers.cancel, "cancelRun", "Cancel a stored run that is in progress"),
             *(Status, _RUN_PARAMETERS),
         ),
     ],

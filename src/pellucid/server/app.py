@@ -1,4 +1,4 @@
-"""The ASGI application: which path leads to what, and what lives as long as the server does."""
+"""The ASGI application: the router, and the lifetime of its services."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ ADVERTISED_ROUTES = [
     *chat.ADVERTISED_ROUTES,
     *spaces.ADVERTISED_ROUTES,
 ]
-"""What clients can be pointed at."""
+"""The routes that clients can be pointed at."""
 
 FINISH_SECONDS = 1.0
-"""How long a server that cannot wait any longer waits for what it has cut short."""
+"""How long a server that must stop now waits for requests that were cancelled."""
 
 _KIND_OF_STATUS: dict[int, ErrorKind] = {404: "not_found"}
 
 
 class Gateway:
-    """The application. Streams pass through nothing that stands between a read and its write."""
+    """The gateway as an ASGI application. No middleware stands between a read of a stream and its write."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -60,7 +60,10 @@ class Gateway:
                 await services.stop()
 
         self.lifespan_context = lifespan(self)
-        """To be entered once, by who serves it without ASGI's lifespan: what it raises is known as it is."""
+        """Starts and stops the services.
+
+        A server that does not use ASGI's lifespan enters it once, and so gets its exceptions unchanged.
+        """
         self._router = Router(
             [
                 *responses(services),
@@ -95,14 +98,14 @@ class Gateway:
             telemetry.end()
 
     async def _wait_for_requests(self) -> None:
-        """What was cut short is still to be kept: the store is there until it is."""
+        """Wait until cancelled requests have stored what they must store, while the store is still open."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
-                while self._active_requests:  # noqa: ASYNC110 (once in a server's life)
+                while self._active_requests:  # noqa: ASYNC110 (only once, at shutdown)
                     await asyncio.sleep(0.01)
 
     async def _answer_preflight(self, scope: Scope, send: Send, telemetry: RequestTelemetry) -> bool:
-        """Whether it was one; it is answered then."""
+        """Answer a CORS preflight request. Returns whether the request was one."""
         headers = self.services.guard.cors.preflight(scope)
         if headers is None:
             return False
@@ -117,7 +120,7 @@ class Gateway:
         path = scope["path"]
         telemetry.status = error.status_code
         if error.status_code == 404:
-            message = f"there is nothing at {path}; this gateway speaks {', '.join(ADVERTISED_ROUTES)}"
+            message = f"there is no route {path}; this gateway serves {', '.join(ADVERTISED_ROUTES)}"
         else:
             message = str(error.detail)
         info = ErrorInfo(_KIND_OF_STATUS.get(error.status_code, "invalid_request"), message)
@@ -133,23 +136,33 @@ def create_app(
     more: Iterable[ChatModel] = (),
     tracers: TracerProvider | None = None,
 ) -> Gateway:
-    """The gateway as an ASGI application. `more` models (agents, say) are served under their own names; `tracers`:
-    where its spans go, instead of to what the configuration or the process says.
+    """Return the gateway as an ASGI application.
 
-    Raises `ConfigError` for what the configuration names and cannot be had.
+    Args:
+        config: the configuration (see `Config`).
+        local: the embedded model, where it is enabled.
+        transport: the client for upstream requests; by default a new one.
+        more: models that are served under their own names (agents, for example).
+        tracers: where spans are sent, instead of what the configuration or the process sets.
+
+    Returns:
+        The application.
+
+    Raises:
+        ConfigError: what the configuration names does not exist or cannot be used.
     """
     return Gateway(Services(config, local, transport, more, tracers))
 
 
 def uvicorn_settings(config: Config) -> dict[str, Any]:
-    """How uvicorn is to serve the application."""
+    """Return uvicorn's settings for this configuration."""
     return {
         "host": config.server.host,
         "port": config.server.port,
         "http": http_protocol_class(config.server.request_seconds, config.server.unread_seconds),
         "ws": websocket_protocol_class(config.server.unread_seconds),
         "ws_max_size": config.server.max_body_bytes,
-        # It costs every open socket memory and every delta time, and deltas are too small to gain by it.
+        # Compression costs memory for every open socket and time for every delta, and deltas are too small to shrink.
         "ws_per_message_deflate": False,
         "ws_ping_timeout": config.server.unread_seconds,
         "loop": "uvloop",
@@ -158,7 +171,7 @@ def uvicorn_settings(config: Config) -> dict[str, Any]:
         "proxy_headers": False,
         "server_header": False,
         "backlog": 4096,
-        # Longer than the proxies before it keep theirs, so that it is never this end that closes on a new request.
+        # Longer than proxies keep idle connections: this end must not close one just when a new request is sent.
         "timeout_keep_alive": 75,
         "timeout_graceful_shutdown": config.server.shutdown_seconds,
     }

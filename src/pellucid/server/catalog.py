@@ -17,14 +17,14 @@ from ..view import View, stricter
 from .config import Config, ModelConfig, ProviderConfig, find_api_key
 
 MAX_NAME_CHARACTERS = 256
-"""Names come from clients: they are compared, kept and repeated."""
+"""Names come from clients. They are compared, stored, and repeated in responses."""
 
 
 class Catalog:
     """Finds the model for a public name.
 
-    A name is, in this order: one of the configured models; a model that a provider lists; `PROVIDER:MODEL`; and,
-    where a single provider lists no models, whatever that provider calls its own.
+    A name is resolved in this order: a configured model; a model that a provider lists; `PROVIDER:MODEL`; and, if
+    exactly one provider lists no models, any name as a model of that provider.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Catalog:
             self._models.setdefault(local.name, local)
             self._models.setdefault("local", local)
         for model in extra_models:
-            # Who builds the application in code has the last word on its names.
+            # Models that were passed in code override those of the configuration.
             self._models[model.name] = MediaModel(model, self._media)
         self._context_tokens = {name: entry.context for name, entry in config.models.items()}
         self._max_views = {name: self._configured_view(entry) for name, entry in config.models.items()}
@@ -68,16 +68,18 @@ class Catalog:
         self.default_name = config.server.default_model
 
     def names(self) -> list[str]:
-        """The public names that are known; a provider that lists none may serve others."""
+        """Return the public names that are known. A provider that lists no models may serve others."""
         return list(self._models)
 
     def __contains__(self, name: object) -> bool:
-        """Whether the operator has named it."""
+        """Return whether the operator has named this model."""
         return name in self._models
 
     def max_view(self, name: str) -> View:
-        """What anybody may see of the reasoning of the model with this public name; all of one that is not there any
-        more (what it was is kept with what it said)."""
+        """Return the fullest view that anyone gets of the reasoning of the model with this public name.
+
+        `raw` for a model that does not exist any more: the view of its time is stored with its output.
+        """
         if name in self._max_views:
             return self._max_views[name]
         try:
@@ -86,7 +88,7 @@ class Catalog:
             return "raw"
 
     def max_view_of_origin(self, origin: Origin | None) -> View:
-        """The same of a model by whatever name it is asked: nobody sees more of it by a way round its name."""
+        """Return the same for a model by its origin. It holds whatever public name was used, so no alias shows more."""
         if origin is None:
             return "raw"
         provider = self._providers.get(origin.provider)
@@ -94,7 +96,7 @@ class Catalog:
         return view if provider is None else stricter(view, provider.view)
 
     def context_tokens(self, name: str) -> int | None:
-        """How many tokens fit into the context of the model with this public name, if the operator said so."""
+        """Return the size of the model's context in tokens, if it is configured."""
         return self._context_tokens.get(name)
 
     def _configured_view(self, entry: ModelConfig) -> View:
@@ -102,7 +104,11 @@ class Catalog:
         return entry.view if provider is None else stricter(entry.view, provider.view)
 
     def find(self, name: str | None) -> tuple[str, ChatModel]:
-        """The public name and its model. Raises `RequestError` (`model_not_found`)."""
+        """Return the public name and the model. None is the default model.
+
+        Raises:
+            RequestError: `model_not_found`.
+        """
         if name is None:
             name = self.default_name or next(iter(self._models), None)
             if name is None:
@@ -114,7 +120,7 @@ class Catalog:
                 )
         if len(name) > MAX_NAME_CHARACTERS or not is_storable(name):
             raise RequestError(
-                f"model: a name has at most {MAX_NAME_CHARACTERS} characters, and no NUL among them",
+                f"model: a name has at most {MAX_NAME_CHARACTERS} characters, and no NUL",
                 kind="not_found",
                 code="model_not_found",
                 param="model",
@@ -140,7 +146,7 @@ class Catalog:
         key = (provider, model)
         opened = self._open_models.get(key)
         if opened is None:
-            if len(self._open_models) >= 1024:  # names come from clients
+            if len(self._open_models) >= 1024:  # a bound, because names come from clients
                 self._open_models.clear()
             opened = self._open_models[key] = self._create_model(provider, model)
         return opened

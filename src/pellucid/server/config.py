@@ -1,7 +1,7 @@
-"""The configuration: one TOML file, checked whole on start.
+"""The configuration: one TOML file, checked completely at the start.
 
-Every mistake is named with its key and what would be right, all of them at once. Secrets are never in the file: they
-come from the environment, under the providers' usual names or one that the file gives.
+All mistakes are reported at once, each with its key and what would be right. Secrets are never in the file: they come
+from the environment, under the providers' usual names or a name that the file gives.
 """
 
 from __future__ import annotations
@@ -35,70 +35,75 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class ServerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[server]`: the address, and limits of requests."""
+
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8080
-    """0: whichever is free."""
+    """0: any free port."""
     workers: Count = 1
     allow_unauthenticated: bool = False
-    """Whether to listen where others can reach it without knowing who they are."""
+    """Whether to listen at an address that other machines can reach, without requiring credentials."""
     max_body_bytes: Count = 32 * 1024 * 1024
     reasoning_events: Literal["openresponses", "openai"] = "openresponses"
-    """Whose names raw reasoning events have unless a request says otherwise."""
+    """Names of raw reasoning events (those of OpenResponses or of OpenAI), unless the request chooses."""
     agui_dialect: DialectName | None = None
-    """What clients of AG-UI are taken to speak that do not say; by default what was spoken before 1.0."""
+    """The dialect of AG-UI clients that name none; by default the one before 1.0."""
     default_model: str | None = None
-    """The model for requests that name none; by default the first there is."""
+    """The model of requests that name none; by default the first one."""
     shutdown_seconds: Annotated[float, Meta(ge=0, le=1_000_000)] = 30.0
-    """How long open streams may go on after the server was told to stop."""
+    """How long open streams may continue after a shutdown has begun."""
     drain_seconds: Annotated[float, Meta(ge=0, le=3600)] = 0.0
-    """How long it goes on as before after that, but for `/ready`: until those who ask there send nobody any more."""
+    """Time between the signal to stop and the shutdown.
+
+    The server still serves, but `/ready` fails, so that load balancers stop sending requests.
+    """
     request_seconds: Seconds = 60.0
-    """How long a client may take to send the head of a request, and then for each piece of its body."""
+    """How long a client may take to send the head of a request, and then each chunk of its body."""
     unread_seconds: Seconds = 300.0
-    """How long a client may leave unread what was sent to it, before it counts as gone."""
+    """How long a client may leave sent data unread before its connection is closed."""
     socket_seconds: Seconds = 3600.0
-    """How long a WebSocket may be open over which responses are asked for. That of a space has no such end."""
+    """Maximum lifetime of a WebSocket for responses. Sockets of spaces have no such limit."""
     page: bool = True
-    """Whether browsers get the chat's page at `/`."""
+    """Whether the chat's page is served at `/`."""
 
 
 class ProviderConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One upstream."""
+    """`[providers.NAME]`: one upstream."""
 
     profile: str | None = None
-    """The dialect; by default the provider's own name."""
+    """The profile; by default the one with the provider's name."""
     base_url: str | None = None
     api_key_env: str | None = None
     account: str | None = None
     headers: dict[str, str] = {}
     models: list[str] = []
-    """The models it serves; empty: any that is asked for."""
+    """The models that it serves; empty: any that a request names."""
     limits: Limits | None = None
     view: View = "raw"
-    """The most that anybody sees of the reasoning of its models."""
+    """The fullest view that anyone gets of the reasoning of its models."""
 
 
 class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model under a public name."""
+    """`[models.NAME]`: a model with a public name."""
 
     provider: str
     model: str | None = None
-    """What the provider calls it; by default the public name."""
+    """The provider's name for it; by default the public name."""
     settings: ModelSettings = {}
     view: View = "raw"
-    """The most that anybody sees of its reasoning."""
+    """The fullest view that anyone gets of its reasoning."""
     context: Count | None = None
-    """How many tokens it can take in and write together, where the operator knows."""
+    """The size of its context (input and output) in tokens, if the operator knows it."""
 
 
 class LocalConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The embedded model."""
+    """`[local]`: the embedded model."""
 
     enabled: bool | None = None
-    """By default: when no provider is configured."""
+    """By default it is enabled when no provider is configured."""
     model: str | None = None
     path: str | None = None
-    """A weight file of one's own, instead of the catalogue's."""
+    """A weight file, instead of a model of the catalogue."""
     threads: Count | None = None
     context: Count | None = None
 
@@ -107,60 +112,66 @@ DAY_SECONDS = 86_400.0
 
 
 class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where responses, conversations and keys are kept, and for how long."""
+    """`[storage]`: where responses, conversations and keys are stored, and for how long."""
 
     url: str | None = None
     """`sqlite:///file` or `postgresql://host/database`; by default a SQLite file in the user's data directory."""
     url_env: str | None = None
-    """The environment variable that holds the url, where there is a password in it."""
+    """The environment variable that holds the URL, if it contains a password."""
     store: bool = True
-    """Whether a response is kept when its request does not say."""
+    """Whether a response is stored if its request does not choose."""
     retention_seconds: Annotated[float, Meta(gt=0)] | None = 30 * DAY_SECONDS
-    """How long; `inf`: until it is deleted."""
+    """How long data is stored; `inf`: until it is deleted."""
 
 
 class RelayConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What replicas share while responses are live."""
+    """`[relay]`: what replicas share while responses are live."""
 
     url: str | None = None
     """`redis://host:6379`; by default the memory of this process."""
     url_env: str | None = None
-    """The environment variable that holds the url, where there is a password in it."""
+    """The environment variable that holds the URL, if it contains a password."""
     lease_seconds: Annotated[float, Meta(ge=1, le=3600)] = 15.0
-    """How long the background responses of a replica that died wait for another one to end them, and how long those who
-    were connected to it count as present in their spaces."""
+    """Time after the death of a replica until its runs are ended and its participants count as absent.
+
+    Until then its background responses wait for another replica, which ends them, and participants that were connected
+    to it count as present in their spaces.
+    """
 
 
 class SealingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Sealed reasoning. Replicas share one set of keys."""
+    """`[sealing]`: keys of sealed reasoning. Replicas share one set of keys."""
 
     keys_file: str | None = None
-    """By default in the user's data directory; PELLUCID_SEAL_KEYS in the environment goes before it."""
+    """By default a file in the user's data directory; PELLUCID_SEAL_KEYS in the environment takes precedence."""
 
 
 class RecordConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The tamper-evident record of what is stored. Replicas share one key."""
+    """`[record]`: the tamper-evident record of what is stored. Replicas share one key."""
 
     enabled: bool = True
     key_file: str | None = None
-    """By default in the user's data directory; PELLUCID_RECORD_KEY in the environment goes before it."""
+    """By default a file in the user's data directory; PELLUCID_RECORD_KEY in the environment takes precedence."""
     seconds: Annotated[float, Meta(ge=1, le=86_400)] = 60.0
-    """How long what was recorded waits for a checkpoint, at most."""
+    """Maximum time until recorded entries are covered by a checkpoint."""
     entries: Count = 1_000
-    """How many entries of one process wait for a checkpoint, at most."""
+    """Maximum number of entries of one process that are not covered by a checkpoint."""
 
 
 class SummariesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Summaries of reasoning by models that make none."""
+    """`[summaries]`: summaries of reasoning, for models that make none."""
 
     model: str | None = None
-    """A public name; by default the embedded model, where there is one. `none`: no summaries are made."""
+    """The public name of the model that writes them; by default the embedded model, if there is one.
+
+    `none`: no summaries.
+    """
     seconds: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    """How long an answer waits for the last of them."""
+    """How long a response waits for its last summary."""
 
 
 class MCPConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A Model Context Protocol server: one that is started here (`command`), or one that is reached at `url`."""
+    """`[tools.mcp.NAME]`: a Model Context Protocol server, started here (`command`) or reached at `url`."""
 
     command: str | None = None
     args: list[str] = []
@@ -168,43 +179,48 @@ class MCPConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str | None = None
     headers: dict[str, str] = {}
     headers_env: dict[str, str] = {}
-    """Headers whose values come from the environment: secrets are not in this file."""
+    """Headers whose values come from the environment, because secrets are not in this file."""
     allowed_tools: list[str] | None = None
     timeout_seconds: Seconds | None = None
 
 
 class ToolsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Functions that this server calls itself, for any caller whose policy allows it."""
+    """`[tools]`: functions that this server calls itself, for callers whose policy allows it."""
 
     functions: list[str] = []
-    """`package.module:function`."""
+    """Each as `package.module:function`."""
     timeout_seconds: Seconds = 60.0
     max_calls: Count = 128
-    """How many calls are carried out for one response; a request's `max_tool_calls` may be less."""
+    """Maximum number of calls for one response; the request's `max_tool_calls` may be lower."""
     mcp: dict[str, MCPConfig] = {}
 
 
 class EgressConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be reached on somebody else's word (images, MCP servers that a request names)."""
+    """`[egress]`: addresses that clients may name (images, MCP servers of a request) and the gateway may fetch."""
 
     allow: list[str] = []
-    """Host names, addresses or networks that are not public, or `*`; schemes (`s3://`) that are handed on to models."""
+    """Host names, addresses or networks that are not public, or `*`.
+
+    Also schemes (`s3://`): such addresses are passed on to models.
+    """
 
 
 class TelemetryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the gateway tells about itself. No content is in any of it."""
+    """`[telemetry]`: metrics, logs and traces. None of them holds content of requests or responses."""
 
     metrics: bool = True
-    """Whether there is `GET /metrics`, for Prometheus."""
+    """Whether `GET /metrics` is served, for Prometheus."""
     metrics_open: bool = False
-    """Whether it is answered to whoever asks; by default to those who may use the gateway."""
+    """Whether `/metrics` needs no credentials; by default it needs those of the gateway."""
     log: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     otlp_endpoint: str | None = None
-    """Where spans are sent, over HTTP: `http://host:4318`."""
+    """Where spans are sent with OTLP over HTTP: `http://host:4318`."""
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole configuration. `read_config` reads it from a file, `check_config` from a table."""
+
     server: ServerConfig = ServerConfig()
     access: AccessConfig = AccessConfig()
     storage: StorageConfig = StorageConfig()
@@ -241,7 +257,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return not self.providers if self.local.enabled is None else self.local.enabled
 
     def all_profiles(self) -> dict[str, Profile]:
-        """The built-in rows and the file's own."""
+        """Return the built-in profiles and those of the file."""
         known = builtin_profiles()
         return {**known, **load_profiles(self.profiles, known)}
 
@@ -251,8 +267,17 @@ def _url(section: StorageConfig | RelayConfig, environ: Mapping[str, str]) -> st
 
 
 def read_storage_config(path: Path, environ: Mapping[str, str] = os.environ) -> Config:
-    """The configuration in a file, for who works on what it keeps and asks no model: what else a gateway needs of its
-    environment (keys of providers, tokens of participants) need not be there. Raises `ConfigError`."""
+    """Read the configuration for a command that uses only the store.
+
+    Other parts of the environment that a gateway needs (keys of providers, tokens of participants) are not checked.
+
+    Args:
+        path: the TOML file.
+        environ: the environment.
+
+    Raises:
+        ConfigError: with all mistakes.
+    """
     mistakes: list[str] = []
     config = _read_struct(Config, _read_toml(path), "", mistakes)
     if isinstance(config, Config):
@@ -263,7 +288,14 @@ def read_storage_config(path: Path, environ: Mapping[str, str] = os.environ) -> 
 
 
 def read_config(path: Path) -> Config:
-    """The configuration in a file. Raises `ConfigError`."""
+    """Read and check the configuration in a file.
+
+    Args:
+        path: the TOML file.
+
+    Raises:
+        ConfigError: with all mistakes.
+    """
     return check_config(_read_toml(path))
 
 
@@ -281,7 +313,18 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def check_config(table: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Config:
-    """A configuration from a table, or `ConfigError` with every mistake in it."""
+    """Read and check the configuration in a table.
+
+    Args:
+        table: the parsed TOML.
+        environ: the environment.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ConfigError: with all mistakes.
+    """
     mistakes: list[str] = []
     config = _read_struct(Config, table, "", mistakes)
     if isinstance(config, Config):
@@ -292,11 +335,11 @@ def check_config(table: Mapping[str, Any], environ: Mapping[str, str] = os.envir
 
 
 class _Invalid:
-    """What stands for a value that could not be read; the mistake was told."""
+    """Stands for a value that could not be read; its mistake is in the list."""
 
 
 def _read_struct(target: Any, table: Any, location: str, mistakes: list[str]) -> Any:
-    """A struct (or typed dictionary) from a table, key by key, so that one mistake does not hide another."""
+    """Read a struct (or typed dictionary) from a table, key by key, so that one mistake does not hide another."""
     if not isinstance(table, Mapping):
         mistakes.append(f"{location}: must be a table, not {table!r}")
         return _Invalid()
@@ -370,12 +413,13 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
                 mistakes.append(f"models.{name}.provider: the embedded model is off; set local.enabled = true")
         elif model.provider not in config.providers:
             mistakes.append(
-                f"models.{name}.provider: no provider {model.provider!r}; {did_you_mean(model.provider, config.providers)}"
+                f"models.{name}.provider: no provider {model.provider!r}; "
+                f"{did_you_mean(model.provider, config.providers)}"
             )
     mistakes += _local_mistakes(config)
     server = config.server
     names = {*config.models, *(model for provider in config.providers.values() for model in provider.models)}
-    # The embedded model has names of its own; a provider that lists none has any.
+    # The embedded model has its own names; a provider that lists no models accepts any name.
     if server.default_model is not None and config.providers and not config.uses_local_model:
         listed = all(provider.models for provider in config.providers.values())
         if listed and server.default_model not in names and ":" not in server.default_model:
@@ -386,7 +430,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
     mistakes += check_spaces(config.spaces, environ)
     if config.summaries.model == "none" or (config.summaries.model is None and not config.uses_local_model):
         mistakes += [
-            f"spaces.{name}.compress: nobody is there to write it; name a model in summaries.model"
+            f"spaces.{name}.compress: there is no model that writes it; name one in summaries.model"
             for name, space in config.spaces.items()
             if space.compress is not None
         ]
@@ -401,7 +445,7 @@ def _inconsistencies(config: Config, environ: Mapping[str, str]) -> list[str]:
 
 
 def _worker_mistakes(config: Config, environ: Mapping[str, str]) -> list[str]:
-    """What several workers cannot do with the memory of one of them."""
+    """Return what several workers cannot do with the memory of one process."""
     mistakes, condition = [], f"for server.workers = {config.server.workers}"
     relay, store = (
         section.url if section.url_env is None else environ.get(section.url_env, "missing:")
@@ -409,13 +453,13 @@ def _worker_mistakes(config: Config, environ: Mapping[str, str]) -> list[str]:
     )
     if (relay or "memory:").partition(":")[0] == "memory":
         mistakes.append(
-            f"relay.url: {condition}, what is live must be where all workers find it: "
-            "give them a Redis (redis://127.0.0.1:6379), or have one worker"
+            f"relay.url: {condition}, live responses must be where all workers can reach them: "
+            "configure a Redis (redis://127.0.0.1:6379), or one worker"
         )
     if (store or "").rstrip("/") in ("sqlite:", "sqlite:///:memory:"):
         mistakes.append(
-            f"storage.url: {condition}, what is kept must be where all workers find it: "
-            "give them a file (sqlite:///kept.sqlite) or a PostgreSQL, or have one worker"
+            f"storage.url: {condition}, stored data must be where all workers can reach it: "
+            "configure a file (sqlite:///pellucid.sqlite) or a PostgreSQL, or one worker"
         )
     return mistakes
 
@@ -464,15 +508,15 @@ def _provider_mistakes(
 ) -> list[str]:
     mistakes = []
     if name == "local":
-        mistakes.append(": that is the embedded model's name; call it something else, and set its profile")
+        mistakes.append(": this name is reserved for the embedded model; choose another name, and set the profile")
     if ":" in name:
-        mistakes.append(": a colon cannot stand in a provider's name, as it does in PROVIDER:MODEL")
+        mistakes.append(": a provider's name cannot contain a colon, which separates PROVIDER:MODEL")
     profile_name = provider.profile or name
     profile = profiles.get(profile_name)
     if profile is None:
         mistakes.append(f".profile: no profile {profile_name!r}; {did_you_mean(profile_name, profiles)}")
     elif not provider.base_url and not profile.base_url:
-        mistakes.append(f".base_url: {profile.title} has no address of its own, so one is required")
+        mistakes.append(f".base_url: required, as {profile.title} has no default address")
     if provider.base_url:
         mistakes += [f".base_url: {mistake}" for mistake in _url_mistakes(provider.base_url)]
     if provider.api_key_env is not None and not environ.get(provider.api_key_env):
@@ -484,11 +528,11 @@ def _header_mistakes(headers: Mapping[str, str]) -> list[str]:
     mistakes = []
     for header, value in headers.items():
         if not _HEADER_NAME.fullmatch(header):
-            mistakes.append(f": {header!r} is no name for a header")
+            mistakes.append(f": {header!r} is not a valid header name")
         if header.lower() in _FRAMING_HEADERS:
-            mistakes.append(f".{header}: says how the message is framed, which is not to be configured")
+            mistakes.append(f".{header}: frames the message, and cannot be configured")
         if _CONTROL.search(value):
-            mistakes.append(f".{header}: holds a line break or another control character")
+            mistakes.append(f".{header}: contains a line break or another control character")
     return mistakes
 
 
@@ -501,7 +545,7 @@ def _url_mistakes(url: str) -> list[str]:
     if not is_valid or not url.isprintable() or " " in url:
         return [f"{url!r} is not an http:// or https:// address"]
     if "@" in parts.netloc:
-        return ["holds a password; secrets come from the environment (api_key_env)"]
+        return ["contains a password; secrets come from the environment (api_key_env)"]
     if parts.query or parts.fragment:
         return [f"{url!r} must end with its path (such as /v1), without ? or #"]
     return []
@@ -523,7 +567,10 @@ def _local_mistakes(config: Config) -> list[str]:
 
 
 def _is_public_host(host: str) -> bool:
-    """Without keys, whoever can reach the port can spend the operator's money and read every thought."""
+    """Return whether other machines may reach this address.
+
+    Without credentials, every client that reaches the port can use the operator's models and read all reasoning.
+    """
     try:
         return not ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -531,7 +578,7 @@ def _is_public_host(host: str) -> bool:
 
 
 def find_api_key(provider: ProviderConfig, profile: Profile, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The provider's key from the environment; None when there is none."""
+    """Return the provider's key from the environment; None when there is none."""
     names = [provider.api_key_env] if provider.api_key_env is not None else profile.api_key_env
-    # A file's last line break comes along easily, and no header can hold it.
+    # A key that was read from a file often ends with a line break, which a header cannot contain.
     return next((key for name in names if (key := environ.get(name, "").strip())), None)

@@ -1,8 +1,7 @@
-"""One request and its answer, and the door that every request comes through.
+"""One HTTP exchange (request and response), and the ASGI application for one route.
 
-A door knows who is asking before its endpoint does anything, says whatever is refused in the form of the protocol that
-was asked in, and answers for faults of ours. It stands around the request, not around the stream: `send` is the
-server's own.
+An `Endpoint` authenticates the caller before it calls its handler, sends errors in the form of the requested protocol,
+and answers faults of the gateway. It wraps the request, not the stream: `send` is the server's own.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ VIEW_HEADER = "pellucid-view"
 
 
 class Exchange:
-    """`params` are those of the path. `headers` go with whatever is answered."""
+    """One request and its response.
+
+    `path_params` are the parameters of the path. `response_headers` are sent with every response.
+    """
 
     def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send, error_form: ErrorFormat) -> None:
         self.scope = scope
@@ -45,29 +47,43 @@ class Exchange:
         self.response_headers: list[HTTPHeader] = [self.telemetry.response_header]
         self.path_params: dict[str, str] = scope.get("path_params", {})
         self.viewer = Viewer("hidden")
-        """What whoever asks may see, until an endpoint knows that they ask for less."""
+        """The viewer of the response. A handler may lower it to what the request asks for."""
         self.response_started = False
 
     def request_header(self, name: str) -> str | None:
+        """Return the value of a request header, or None."""
         return http.header(self.scope, name)
 
     @cached_property
     def query(self) -> list[tuple[str, str]]:
+        """The parameters of the query, in their order."""
         text = self.scope["query_string"].decode("latin-1")
         return parse_qsl(text, keep_blank_values=True) if text else []
 
     def query_param(self, name: str) -> str | None:
-        """A parameter of the query."""
+        """Return the first query parameter with this name, or None."""
         return next((value for key, value in self.query if key == name), None)
 
     def query_int(self, name: str, default: int, minimum: int, maximum: int = 2**53) -> int:
-        """A whole number of the query. Raises `RequestError`."""
+        """Return a query parameter as an integer.
+
+        Raises:
+            RequestError: it is not an integer from `minimum` to `maximum`.
+        """
         text = self.query_param(name)
         return default if text is None else parse_int(text, name, minimum, maximum)
 
     def viewer_for(self, max_view: View = "raw", default_view: View = "raw", *, with_summaries: bool = False) -> Viewer:
-        """Whoever asks, as a reader: the least of what their key lets them see, of `most` (what anybody may see of what
-        they read) and of what they ask for; of `unasked`, where they ask for no view. Raises `RequestError`."""
+        """Return the viewer: the least of what the caller's key, the data and the request allow.
+
+        Args:
+            max_view: the fullest view of the data that anyone gets.
+            default_view: the view if the request asks for none.
+            with_summaries: whether a viewer of raw reasoning also gets summaries that the gateway made.
+
+        Raises:
+            RequestError: the request asks for more than is allowed.
+        """
         allowed = self.principal.policy.viewer.limited_to(max_view)
         requested = self.request_header(VIEW_HEADER)
         requested = requested if requested is not None else self.query_param("view")
@@ -75,38 +91,42 @@ class Exchange:
         return allowed.for_request(view, summaries=with_summaries)
 
     async def read_body(self, limits: ServerConfig) -> bytes:
-        """All of the request's body. Raises `RequestError` for one that is too large or too slow."""
+        """Read the request's body.
+
+        Raises:
+            RequestError: it is too large, or is sent too slowly.
+        """
         limit = self.principal.policy.body_limit(limits.max_body_bytes)
         return await http.read_body(self.scope, self.receive, limit, limits.request_seconds)
 
     async def send_json(self, value: Any, status: int = 200) -> None:
-        """With JSON."""
+        """Send the response as JSON."""
         self.response_started = True
         self.telemetry.status = status
         await http.send_json(self.send, status, value, self.response_headers)
 
     async def send_text(self, text: bytes, content_type: str, status: int = 200) -> None:
-        """With text of some other type."""
+        """Send the response with another content type."""
         self.response_started = True
         self.telemetry.status = status
         await http.send_body(self.send, status, text, content_type, self.response_headers)
 
     async def send_no_content(self) -> None:
-        """With a status that says so."""
+        """Send an empty response (204)."""
         self.response_started = True
         self.telemetry.status = 204
         await self.send({"type": "http.response.start", "status": 204, "headers": self.response_headers})
         await self.send({"type": "http.response.body"})
 
     async def send_error(self, error: ErrorInfo, extra_headers: list[HTTPHeader] | None = None) -> None:
-        """With an error, in the protocol's form."""
+        """Send an error, in the protocol's form."""
         error = redact_error(error, self.viewer)
         self.telemetry.error = error.kind
-        headers = [*http.retry_after(error), *(extra_headers or [])]
+        headers = [*http.retry_after_headers(error), *(extra_headers or [])]
         self.response_headers += [header for header in headers if header not in self.response_headers]
         body, status = self.error_form.error_body(error), self.error_form.status_of(error)
         if isinstance(body, str):
-            await self.send_text(replace_surrogates(body).encode(), http.PLAIN, status)
+            await self.send_text(replace_surrogates(body).encode(), http.PLAIN_TEXT, status)
         else:
             await self.send_json(body, status)
 
@@ -115,7 +135,7 @@ class Exchange:
         return on_disconnect(self.scope, self.send, callback)
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
-        """With a stream, whose body follows."""
+        """Begin a streamed response, and return the writer of its body."""
         self.response_started = True
         self.telemetry.begin_stream()
         await http.start_stream(self.send, self.response_headers, content_type)
@@ -123,25 +143,30 @@ class Exchange:
 
 
 Handler = Callable[[Exchange], Awaitable[None]]
+"""Handles one exchange."""
 
 
 def protocol_name(error_form: ErrorFormat) -> str:
-    """What metrics and log lines call the protocol whose package this is."""
+    """Return the name of a protocol's package, as in metrics and logs."""
     name: str = getattr(error_form, "__name__", "")
     return name.rpartition(".")[2]
 
 
 def new_minter() -> Minter:
-    """A minter whose ids cannot be guessed.
+    """Return a minter whose ids cannot be guessed.
 
-    They begin with the time of this call, so what is stored under them stands next to what was stored just before: a
-    database then changes the few pages at the end of an index, and not one anywhere for each id.
+    Ids begin with the time of this call, so rows that are stored at about the same time are adjacent. The database then
+    changes a few pages at the end of an index, and not one page anywhere for each id.
     """
     return Minter(secrets.token_bytes(16), time.time_ns() // 1_000_000)
 
 
 def parse_int(text: str, name: str, minimum: int, maximum: int = 2**53) -> int:
-    """What stands at `name` of a request. Raises `RequestError`."""
+    """Parse the value of the request's parameter `name`.
+
+    Raises:
+        RequestError: it is not an integer from `minimum` to `maximum`.
+    """
     if not text.isascii() or not text.isdecimal() or len(text) > 16 or not minimum <= int(text) <= maximum:
         upper_bound = f" to {maximum}" if maximum < 2**53 else ""
         raise RequestError(
@@ -163,8 +188,15 @@ class Endpoint:
         protocol: str | None = None,
         error_forms: Mapping[str, ErrorFormat] | None = None,
     ) -> None:
-        """`guard`: who asks whom; None where nothing is asked. `protocol`: what is told of it, by default the form.
-        `forms`: those of other protocols at the same place, by what `?protocol=` says."""
+        """Create the application.
+
+        Args:
+            handler: handles the exchange.
+            error_form: the form of errors.
+            get_guard: returns the guard that authenticates the caller; None: the route needs no credentials.
+            protocol: the protocol's name in metrics and logs; by default that of `error_form`.
+            error_forms: other forms of errors, by the query parameter `protocol`.
+        """
         self._handler = handler
         self._error_form = error_form
         self._get_guard = get_guard
@@ -179,7 +211,7 @@ class Endpoint:
         try:
             if self._get_guard is not None:
                 if scope["closing"]:
-                    exchange.response_headers.append(http.CLOSE)
+                    exchange.response_headers.append(http.CLOSE_HEADER)
                     raise PellucidError(STOPPING)
                 guard = self._get_guard()
                 exchange.response_headers += guard.cors.headers(scope)
@@ -195,7 +227,7 @@ class Endpoint:
         if isinstance(error, PellucidError) and is_client_error(error):
             info, headers = error.info, error.headers if isinstance(error, AccessError) else []
             if info.kind in ("slow_request", "too_large"):
-                headers = [*headers, http.CLOSE]  # the body will not be read
+                headers = [*headers, http.CLOSE_HEADER]  # the rest of the body will not be read
         else:
             log.error("a fault while serving %s: %s", exchange.scope["path"], error_location(error))
             info, headers = FAULT, []

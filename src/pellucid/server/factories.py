@@ -1,9 +1,8 @@
-"""What the configuration names, as the thing itself: tools, MCP servers, the writer of summaries, seal keys.
+"""Creation of what the configuration names: tools, MCP servers, the writer of summaries, seal keys.
 
-`config` says whether the file is right in itself. Whether what it names is there, is known when it is made:
-`check_startup` makes all of it, tells everything that is missing, and keeps nothing. It does what the first moment of a
-start does, and no more: no file is made, no address connected to, no program started; an operator's own modules are
-imported.
+`config` checks whether the file is consistent. Whether the things that it names exist is known when they are created.
+`check_startup` creates all of them, reports every mistake, and discards the results. It does no more than the beginning
+of a start: it creates no file, connects to no address, and starts no program. It does import the operator's modules.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from .space_config import read_tokens
 
 
 def load_functions(config: Config) -> list[AnyTool]:
-    """The operator's own. Raises `ConfigError`."""
+    """Load the operator's own tools. Raises `ConfigError`."""
     return load_tools(config.tools.functions, key="tools.functions")
 
 
 def create_mcp_server(name: str, config: MCPConfig) -> MCPServer:
-    """Not connected to yet. Raises `ConfigError`."""
+    """Create an MCP server, without connecting to it. Raises `ConfigError`."""
     headers = {**config.headers, **{header: os.environ[variable] for header, variable in config.headers_env.items()}}
     try:
         return MCPServer(
@@ -57,7 +56,7 @@ def create_mcp_server(name: str, config: MCPConfig) -> MCPServer:
 
 
 def create_summary_writer(config: Config, catalog: Catalog, local: ChatModel | None) -> SummaryWriter | None:
-    """Who writes the summaries of models that make none, if anybody does. Raises `ConfigError`."""
+    """Create the writer of summaries for models that make none, if one is configured. Raises `ConfigError`."""
     name = config.summaries.model
     if name == "none":
         return None
@@ -70,7 +69,7 @@ def create_summary_writer(config: Config, catalog: Catalog, local: ChatModel | N
 
 
 def create_seal_key_source(config: Config) -> Callable[[], Keys]:
-    """Those there are now, whenever asked. Raises `ConfigError`."""
+    """Return a function that returns the current seal keys. Raises `ConfigError`."""
     keys = env_keys()
     if keys is not None:
         return lambda: keys
@@ -78,14 +77,19 @@ def create_seal_key_source(config: Config) -> Callable[[], Keys]:
 
 
 def load_recording(config: Config) -> Recording:
-    """Whether what is stored is recorded, and by whose key. Raises `ConfigError`."""
-    # What was recorded before may still be deleted where nothing is any more, which its chains say.
+    """Return whether stored data is recorded, and with which keys. Raises `ConfigError`."""
+    # Also where recording is off now, entries of earlier data may be deleted, and their chains must record that.
     keys = (ensure_record_keys if config.record.enabled else find_record_keys)(config.record_key_path())
     return Recording(config.record.enabled, keys.signers if keys is not None else ())
 
 
 def check_startup(config: Config, local: ChatModel | None) -> list[str]:
-    """Every mistake that starting would find before it opens anything. `local`: the embedded model, where it is on."""
+    """Return every mistake that a start would find before it opens anything.
+
+    Args:
+        config: the configuration.
+        local: the embedded model, where it is enabled.
+    """
     mistakes: list[str] = []
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What is no protocol: what there is, whether it works, and how it is described."""
+"""Routes outside any protocol: models, the index, health, metrics, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Index(msgspec.Struct):
 
 
 class MetaHandlers:
-    """The endpoints. `document` is what `/openapi.json` answers."""
+    """Handlers of these routes. `document` is the response of `/openapi.json`."""
 
     def __init__(
         self, services: Services, advertised_routes: list[str], document: dict[str, Any], page: Page | None
@@ -64,7 +64,7 @@ class MetaHandlers:
         exchange.principal.policy.check_model(name)
         if name not in self._services.catalog.names():
             raise RequestError(
-                f"there is no model {name!r} by name here", kind="not_found", code="model_not_found", param="model"
+                f"there is no model named {name!r} here", kind="not_found", code="model_not_found", param="model"
             )
         await exchange.send_json(self._model_entry(name))
 
@@ -104,12 +104,12 @@ def _json_response(description: str, component: str) -> Schema:
 
 
 _ERROR_STATUSES = (401, 403, 429, 500, 503)
-"""What the door itself may answer, and faults."""
+"""Statuses of authentication and limits, and of faults."""
 _METRICS = Operation(
-    *("GET", "/metrics", MetaHandlers.metrics, "metrics", "What is measured, for Prometheus"),
+    *("GET", "/metrics", MetaHandlers.metrics, "metrics", "Metrics, for Prometheus"),
     {media: {"schema": STRING} for media in ("text/plain", "application/openmetrics-text")},
     error_statuses=_ERROR_STATUSES,
-    extra_responses={404: _json_response("The operator has them off", "ErrorBody")},
+    extra_responses={404: _json_response("Metrics are disabled", "ErrorBody")},
 )
 TABLE = Table(
     [
@@ -118,7 +118,7 @@ TABLE = Table(
             "/v1/models",
             MetaHandlers.models,
             "listModels",
-            "The models there are",
+            "List the models",
             Models,
             error_statuses=_ERROR_STATUSES,
         ),
@@ -127,15 +127,17 @@ TABLE = Table(
             error_statuses=(*_ERROR_STATUSES, 404),
         ),
         Operation(
-            *("GET", "/", MetaHandlers.index, "index", "What this server speaks; to a browser, the chat's page", Index),
+            *("GET", "/", MetaHandlers.index, "index", "The server's routes; to a browser, the chat's page", Index),
             page_statuses=(200, 503),
             extra_responses={503: {"description": "The page was not built"}},
             security=(),
         ),
-        Operation("GET", "/health", MetaHandlers.health, "health", "The process is alive", Status, security=()),
         Operation(
-            *("GET", "/ready", MetaHandlers.ready, "ready", "Whether requests can be served", Status),
-            extra_responses={503: _json_response("Not yet, and why", "Status")},
+            "GET", "/health", MetaHandlers.health, "health", "Check that the process is alive", Status, security=()
+        ),
+        Operation(
+            *("GET", "/ready", MetaHandlers.ready, "ready", "Check that requests can be served", Status),
+            extra_responses={503: _json_response("Not ready, with the reason", "Status")},
             security=(),
         ),
         Operation(
@@ -144,7 +146,7 @@ TABLE = Table(
         _METRICS,
     ],
     error_statuses=(500,),
-    path_parameters={"id": parameter("id", "path", "Its name, which may have slashes in it.")},
+    path_parameters={"id": parameter("id", "path", "The model's name, which may contain slashes.")},
 )
 
 

@@ -1,10 +1,10 @@
-"""The stage that measures a run: a place among the streams of its key, its tokens afterwards, and its times.
+"""The stage that measures a run: its slot among the concurrent streams of its key, its tokens, and its times.
 
-    place     taken when the run opens, given back when it is over
-    tokens    charged when it is over, however that came about; what no provider reported is estimated from the text
-    times     to the first thought and to the first word of the answer, and how long it thought in all
+    slot      acquired when the run opens, released when it is over
+    tokens    charged when the run is over, however it ended; those that no provider reported are estimated
+    times     until the first reasoning, until the first text of the answer, and of all reasoning
 
-What is measured is told to whoever watches, once, at the end. No text is.
+An observer gets the measurements once, at the end. They contain no text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Clock = Callable[[], float]
 
 
 class RunMeasurements:
-    """What was measured of one run. Seconds count from the moment it was opened; None: it did not come to that."""
+    """The measurements of one run. Seconds count from its opening; None: it did not come to that."""
 
     __slots__ = ("characters", "end", "first_answer", "first_thought", "reasoning_characters", "seconds", "thinking")
 
@@ -50,25 +50,27 @@ class RunMeasurements:
 
 
 class RunObserver(Protocol):
-    """Whoever is told (see `observe.RunWatch`)."""
+    """Observer of one run (see `observability.RunTelemetry`)."""
 
-    def on_opened(self) -> None: ...
+    def on_opened(self) -> None:
+        """The run has begun."""
+        ...
 
     def on_stopping(self) -> None:
-        """Whoever reads the run stops it."""
+        """The reader of the run stops it."""
         ...
 
     def on_event(self, event: Event) -> None:
-        """A turn's beginning or end, or an error within it."""
+        """A turn began or ended, or an error occurred within it."""
         ...
 
     def on_ended(self, measurements: RunMeasurements) -> None:
-        """The run that was opened is over. Once."""
+        """The run, which was opened, is over. Called once."""
         ...
 
 
 class NullRunObserver:
-    """Nobody is."""
+    """Observer that ignores everything."""
 
     def on_opened(self) -> None: ...
 
@@ -83,7 +85,7 @@ NULL_OBSERVER = NullRunObserver()
 
 
 class MeterStage(Stage):
-    """Counts a run for `principal`."""
+    """Measures a run of `principal`, and charges its tokens."""
 
     def __init__(
         self,
@@ -97,12 +99,12 @@ class MeterStage(Stage):
         self._observer = observer
         self._clock = clock
         self._stream_slot = guard.stream_slot(principal) if guard.has_limits(principal) else None
-        """Among the streams of the key."""
+        """One of the concurrent streams of the key; None if the key has no limits."""
         self._measurements = RunMeasurements()
         self._opened_at = 0.0
         self._thinking_since: float | None = None
         self._is_settled = True
-        """Whether there is nothing to account for (any more)."""
+        """Whether the run is accounted for, or has not begun."""
 
     async def open(self) -> None:
         self._opened_at = self._clock()
@@ -154,7 +156,7 @@ class MeterStage(Stage):
         return batch
 
     def _count_characters(self, part: ModelResponsePart) -> None:
-        """Add up the characters that were streamed. They are all in the part, once it ends."""
+        """Add the characters of a part. When it ends, the part holds all that was streamed."""
         measurements = self._measurements
         if isinstance(part, ThinkingPart):
             measurements.characters += len(part.content)
@@ -173,7 +175,7 @@ class MeterStage(Stage):
         measurements.seconds = self._clock() - self._opened_at
         self._observer.on_ended(measurements)
         if self._stream_slot is not None:
-            run_in_background(self._account(measurements), "the tokens of a run cannot be counted")
+            run_in_background(self._account(measurements), "the tokens of a run could not be counted")
 
     async def _account(self, measurements: RunMeasurements) -> None:
         try:

@@ -1,10 +1,10 @@
-"""What a gateway notices of its requests and runs, and to whom it tells it: metrics, spans, and one line each.
+"""Metrics, spans and log lines of a gateway's requests and runs.
 
-    RequestWatch    one request, from its first byte to the end of its answer; each turn of a socket is one
-    RunWatch        one run: each turn of its model, each call of its tools, and its end
+    RequestTelemetry    one request, from its first byte to the end of its response; each turn of a socket is one
+    RunTelemetry        one run: each turn of its model, each call of its tools, and its end
 
-A run can outlive the request that began it; then its end has a line of its own, with the request's id. Nothing here is
-called for a delta, and nothing here sees a text.
+A run can outlive the request that began it. Its end then has a log line of its own, with the request's id. Nothing here
+is called for a delta, and nothing here gets a text of a request or a response.
 """
 
 from __future__ import annotations
@@ -35,23 +35,33 @@ from .metering import RunMeasurements
 
 NO_ROUTE = "none"
 CLIENT_CLOSED_REQUEST = 499
-"""The status, in what is told, of a request whose client left before it was answered."""
+"""The status, in telemetry, of a request whose client left before the response."""
 PROBE_PATHS = frozenset({"/health", "/ready", "/metrics"})
-"""What is asked again and again by machines: told at level debug, and not traced."""
+"""Paths that machines request periodically: logged at level debug, and not traced."""
 
 
 class Telemetry:
-    """One gateway's. `known`: the models that may be named in a label."""
+    """Telemetry of one gateway."""
 
     def __init__(
         self, config: TelemetryConfig, known_models: Container[str], tracers: TracerProvider | None = None
     ) -> None:
+        """Create the telemetry.
+
+        Args:
+            config: `[telemetry]` of the configuration.
+            known_models: the model names that may be used in labels of metrics.
+            tracers: where spans are sent; by default the process's provider.
+        """
         self.metrics = Metrics() if config.metrics else None
         self.tracing = Tracing(tracers)
         self._known_models = known_models
 
     def model_label(self, model: str | None) -> str:
-        """A model's name, as a label: clients may ask for names that are in no list."""
+        """Return a model's name as a label.
+
+        Clients can invent names, so those that are not known have one common label.
+        """
         return model if model is not None and model in self._known_models else OTHER
 
     def begin_request(self, scope: Scope) -> RequestTelemetry:
@@ -59,7 +69,7 @@ class Telemetry:
 
 
 class RequestTelemetry:
-    """One request. Whoever serves it fills in what it learns; `end` tells it."""
+    """Telemetry of one request. The code that serves it sets the attributes; `end` reports them."""
 
     def __init__(self, telemetry: Telemetry, scope: Scope, turn: int | None = None) -> None:
         self.telemetry = telemetry
@@ -71,12 +81,12 @@ class RequestTelemetry:
         self.route = NO_ROUTE
         self.protocol = NO_ROUTE
         self.status = 0
-        """What it was answered with; 0: nothing yet."""
+        """The status of the response; 0: not answered yet."""
         self.error: str | None = None
-        """The kind of error that it was answered with."""
+        """The kind of the error with which it was answered."""
         self.principal = Principal("")
         self.model: str | None = None
-        """The public name."""
+        """The model's public name."""
         self.response_id: str | None = None
         self.is_stream = False
         self.run: RunTelemetry | None = None
@@ -84,7 +94,7 @@ class RequestTelemetry:
         self._scope = scope
         self._turn_count = 0
         self._started_at = time.monotonic()
-        # A socket is open for an hour: its turns have spans, it has none.
+        # A socket is open for an hour: each of its turns has a span, the socket itself has none.
         self.span: Span | None = None
         if (scope["type"] == "http" or turn is not None) and self.path not in PROBE_PATHS:
             carrier = {name.decode(): value.decode("latin-1") for name, value in headers.items()}
@@ -93,11 +103,11 @@ class RequestTelemetry:
 
     @property
     def response_header(self) -> tuple[bytes, bytes]:
-        """For the answer, whatever it is."""
+        """The header with the request's id, for every response."""
         return b"x-request-id", self.id.encode()
 
     def begin_turn(self) -> RequestTelemetry:
-        """A request of its own, within a socket."""
+        """Return the telemetry of the next turn within a socket."""
         self._turn_count += 1
         turn = RequestTelemetry(self.telemetry, self._scope, self._turn_count)
         turn.id = f"{self.id}.{self._turn_count}"
@@ -106,22 +116,22 @@ class RequestTelemetry:
         return turn
 
     def begin_stream(self) -> None:
-        """The answer is a stream, and begins."""
+        """The response is a stream, and begins."""
         self.status, self.is_stream = 200, True
         if self.telemetry.metrics is not None:
             self.telemetry.metrics.open_streams(self.protocol).inc()
 
     def record_error(self, status: int, error: ErrorInfo) -> None:
-        """With an error, which says so to whoever asked."""
+        """The request is answered with an error."""
         self.status, self.error = status, error.kind
 
     def begin_run(self, model: ChatModel, tool_names: Container[str]) -> RunTelemetry:
-        """A run that this request begins."""
+        """Return the telemetry of a run that this request begins."""
         self.run = RunTelemetry(self, model, tool_names)
         return self.run
 
     def end(self) -> None:
-        """It is over. Idempotent."""
+        """Report the request, which is over. Idempotent."""
         if self.has_ended:
             return
         self.has_ended = True
@@ -152,7 +162,7 @@ class RequestTelemetry:
             names.REQUEST_MODEL: self.model,
             names.RESPONSE_ID: self.response_id,
         }
-        # What was wrong with a request is no failure of the server's, as the conventions have it.
+        # OpenTelemetry's semantic conventions: a mistake in the request (4xx) is not a failure of the server.
         failed = status >= 500 or status < 400
         spans.end_span(span, attributes | (run.span_attributes if run is not None else {}), error, failed=failed)
 
@@ -176,7 +186,7 @@ class RequestTelemetry:
 
 
 class RunTelemetry:
-    """One run."""
+    """Telemetry of one run. A `metering.RunObserver`."""
 
     def __init__(self, request: RequestTelemetry, model: ChatModel, tool_names: Container[str]) -> None:
         telemetry = request.telemetry
@@ -184,35 +194,35 @@ class RunTelemetry:
         self.metrics, self._tracing = telemetry.metrics, telemetry.tracing
         self.model_label = telemetry.model_label(request.model)
         self.model: ChatModel = ObservedModel(model, self)
-        """The model, to be asked by the run."""
+        """The model, wrapped so that its turns are observed."""
         self.origin = model.origin
         self.error: str | None = None
         self.span_attributes: dict[str, Any] = {}
-        """The span's attributes, when it is over."""
+        """Attributes for the request's span, when the run is over."""
         self.log_fields: dict[str, Any] = {}
-        """The line's."""
+        """Fields for the request's log line."""
         self._tool_names = tool_names
         self._labels = (self.model_label, self.origin.provider)
         self._upstream_ids: list[str] = []
         self._finish_reasons: list[str] = []
         self._span: Span | None = None
-        """Of the turn."""
+        """The span of the current turn."""
         self._turn_started_at = 0.0
         self._turn_error: str | None = None
         self._is_stopping = False
 
-    # --- as it is driven (see `metered.Watching`) ----------------------------------------------------------------
+    # --- observer of the run (see `metering.RunObserver`) --------------------------------------------------------
 
     def on_opened(self) -> None:
         if self.metrics is not None:
             self.metrics.open_runs(self.model_label).inc()
 
     def on_stopping(self) -> None:
-        """Whoever reads it stops: what is said of errors from now on is ours."""
+        """The reader stops the run: errors from now on are a consequence of that."""
         self._is_stopping = True
 
     def on_event(self, event: Event) -> None:
-        """A turn's beginning, its end, or what it failed with."""
+        """A turn began, ended, or failed."""
         if isinstance(event, ResponseStartEvent):
             if self._span is not None:
                 self._span.set_attribute(names.FIRST_CHUNK, time.monotonic() - self._turn_started_at)
@@ -290,7 +300,7 @@ class RunTelemetry:
         if self.metrics is not None:
             self.metrics.turns(*self._labels).inc()
         parent = self.request.span
-        # Also when the request is over: a run in the background belongs to it.
+        # Also when the request is over: a background run belongs to the request that began it.
         if parent is not None and parent.get_span_context().trace_flags.sampled:
             self._span = self._tracing.start_turn(parent, f"{names.CHAT} {model.name}", _turn_attributes(model, call))
 
@@ -302,7 +312,7 @@ class RunTelemetry:
                 self._span.set_attribute(names.UPSTREAM_REQUEST_ID, upstream_id)
 
     def on_turn_failed(self, error: BaseException) -> None:
-        """It did not begin."""
+        """The model could not be called."""
         kind = error.info.kind if isinstance(error, ModelError) else None
         if isinstance(error, ModelError):
             self.on_turn_opened(error.request_id)
@@ -323,7 +333,7 @@ class RunTelemetry:
 
     @contextmanager
     def trace_tool_call(self, call: ToolCallPart) -> Iterator[Callable[[ToolReturnPart | RetryPromptPart], None]]:
-        """Around one call; to be told its result."""
+        """Trace one call of a tool. The caller passes the result to the yielded function."""
         name = call.tool_name if call.tool_name in self._tool_names else OTHER
         attributes = {
             names.OPERATION: names.EXECUTE_TOOL,
@@ -345,7 +355,7 @@ class RunTelemetry:
             outcome = result.outcome if isinstance(result, ToolReturnPart) else "retry"
 
         try:
-            # What the tool itself traces is below it. An exception's message is not for a span.
+            # Spans of the tool are children of this one. An exception's message must not be in a span.
             with (
                 nullcontext() if span is None else use_span(span, record_exception=False, set_status_on_exception=False)
             ):
@@ -358,7 +368,7 @@ class RunTelemetry:
 
 
 class ObservedModel:
-    """A model whose turns are noticed. The turns themselves are its own: nothing stands between them and the run."""
+    """A model whose turns are observed. The streams of turns are the model's own: nothing wraps them."""
 
     def __init__(self, model: ChatModel, telemetry: RunTelemetry) -> None:
         self.name = model.name
@@ -386,8 +396,8 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 def _known_method(method: str) -> str:
-    """A client can make one up."""
-    return method if method in _METHODS else "_DEFAULT_KIND"
+    """Return the method, or one label for all unknown ones: clients can invent methods."""
+    return method if method in _METHODS else "_OTHER"
 
 
 def _turn_attributes(model: ChatModel, call: ModelCall) -> dict[str, Any]:
@@ -414,11 +424,11 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 EXPORT_TIMEOUT_SECONDS = 3
-"""How long a collector that does not answer is waited for, also by a gateway that stops."""
+"""How long to wait for a collector that does not answer, also when the gateway stops."""
 
 
 def configure_logging(config: TelemetryConfig) -> None:
-    """Write what is logged to stderr. For the process: called where one begins, and not where a gateway is made."""
+    """Write the log to stderr. Called once at the start of a process, and not for each gateway."""
     handler = logging.StreamHandler()
     handler.setFormatter(formatter(config.log))
     log.handlers[:] = [handler]
@@ -427,7 +437,11 @@ def configure_logging(config: TelemetryConfig) -> None:
 
 
 def create_tracer_provider(config: TelemetryConfig) -> TracerProvider | None:
-    """A provider of tracers that sends its spans to `otlp_endpoint`. Raises `ConfigError` without the extra."""
+    """Return a provider of tracers that sends spans to `otlp_endpoint`; None if it is not configured.
+
+    Raises:
+        ConfigError: the extra is not installed.
+    """
     endpoint = config.otlp_endpoint
     if endpoint is None:
         return None
@@ -441,7 +455,7 @@ def create_tracer_provider(config: TelemetryConfig) -> TracerProvider | None:
             ["telemetry.otlp_endpoint: sending traces needs an extra: pip install 'pellucid[otel]'"]
         ) from error
     url = endpoint if endpoint.endswith("/v1/traces") else endpoint.rstrip("/") + "/v1/traces"
-    # What else is usual is taken from the environment by its usual names (OTEL_…).
+    # Other settings come from the standard environment variables (OTEL_…).
     service_name = os.environ.get("OTEL_SERVICE_NAME", "pellucid")
     timeout_seconds = None if "OTEL_EXPORTER_OTLP_TIMEOUT" in os.environ else EXPORT_TIMEOUT_SECONDS
     provider = trace.TracerProvider(resource=Resource.create({"service.name": service_name}))
@@ -450,7 +464,7 @@ def create_tracer_provider(config: TelemetryConfig) -> TracerProvider | None:
 
 
 def shut_down_tracer_provider(provider: TracerProvider | None) -> None:
-    """Send what is left, and stop. It may take a moment: not for the event loop."""
+    """Send the remaining spans, and stop. It may block, so it must not run in the event loop."""
     shutdown = getattr(provider, "shutdown", None)
     if shutdown is not None:
         shutdown()

@@ -1,4 +1,4 @@
-"""`/openapi.json`: what this server speaks, as OpenAPI 3.1, made from the tables that the router is made from."""
+"""`/openapi.json`: the gateway's routes as OpenAPI 3.1, made from the tables from which the router is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLES = (
     *(spaces.TABLE, spaces.MEW, sessions.TABLE, meta_routes.TABLE),
 )
 
-_KEY = "A key that `pellucid keys create` made, or a token of the issuer that the operator trusts."
+_KEY = "A key that `pellucid keys create` made, or a token of the issuer that the operator configured."
 _SECURITY: Schema = {
     "bearer": {"type": "http", "scheme": "bearer", "description": _KEY},
     **{
@@ -34,13 +34,15 @@ _SECURITY: Schema = {
 
 
 def build_document() -> dict[str, Any]:
-    """The whole document."""
+    """Return the whole document."""
     path_items: dict[str, Schema] = {}
     schemas: dict[str, Schema] = {}
     for table in TABLES:
         for path, row in build_path_items(table).items():
             path_items.setdefault(path, {}).update(row)
-        schemas |= build_components(table)
+        for name, schema in build_components(table).items():
+            if schemas.setdefault(name, schema) != schema:
+                raise ValueError(f"two types are described as {name}: give one table a component_prefix")
     return {
         "openapi": "3.1.0",
         "info": {
@@ -49,7 +51,7 @@ def build_document() -> dict[str, Any]:
             "description": "The reasoning of any language model as one ordered stream of parts.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        # Whoever asks from the same machine needs none, as long as no key has been made.
+        # Clients on the same machine need no credentials until the first key is created.
         "security": [*({name: []} for name in _SECURITY), {}],
         "paths": path_items,
         "components": {"securitySchemes": {**_SECURITY, **spaces.SECURITY}, "schemas": schemas},
@@ -60,7 +62,7 @@ def build_document() -> dict[str, Any]:
 
 
 def build_path_items(table: Table) -> dict[str, Schema]:
-    """What is at each path, by method."""
+    """Return the path items of a table."""
     path_items: dict[str, Schema] = {}
     rows: list[Operation | Socket] = [*table.operations, *table.sockets]
     for one in rows:
@@ -106,7 +108,7 @@ def _content(table: Table, answers: Any) -> Schema:
 
 
 def _schema(table: Table, component: Any) -> Schema:
-    """Of a type, of the component of this name, or of one of several."""
+    """Return the schema of a type, a reference to the component with this name, or a union of several."""
     if isinstance(component, tuple):
         return {"anyOf": [_schema(table, one) for one in component]}
     if isinstance(component, str):
@@ -120,7 +122,7 @@ _REF = "#/components/schemas/{name}"
 
 
 def _rename_references(table: Table, schema: Any) -> Any:
-    """With references to the names that components have in the document."""
+    """Return the schema with references to the names that components have in the document."""
 
     def replace_name(match: re.Match[str]) -> str:
         return f'"#/components/schemas/{_component_name(table, match[1])}"'
@@ -130,7 +132,7 @@ def _rename_references(table: Table, schema: Any) -> Any:
 
 
 def _component_name(table: Table, name: str) -> str:
-    """Of the component that is made of the type of this name."""
+    """Return the name of the component for the type with this name."""
     return table.component_names.get(name) or (
         name if name.startswith(table.component_prefix) else table.component_prefix + name
     )
@@ -140,9 +142,10 @@ def _component_name(table: Table, name: str) -> str:
 
 
 def build_components(table: Table) -> dict[str, Schema]:
-    """What its operations read and write, each type with all that is in it.
+    """Return the types that the operations read and write, with all types that they refer to.
 
-    What is written has those fields, too, that have a default; so they are required where it is only written.
+    Written types always have the fields that have a default, so these fields are required in types that are only
+    written.
     """
     read_types, written_types = [one for one in table.components.values() if not isinstance(one, dict)], list[Any]()
     for row in table.operations:

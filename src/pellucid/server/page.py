@@ -1,15 +1,16 @@
-"""The chat's page: the files that `ui/` was built into, read once and served as they are.
+"""The chat's page: the files that were built from `ui/`, read once and served unchanged.
 
-* What can be asked for is what stands in a table, made when the server starts: no path of the file system comes out of
-  a request.
-* `/` is the page for who prefers HTML, and the JSON index for who does not (programs); `/c/{conversation}` is the page.
-  So are `/spaces` and `/spaces/{name}` (`Page.negotiate`): nobody is asked who they are before they see it.
-* Every file has a strong ETag for each of its encodings. Files with a hash in their name never change; the rest is
-  asked after each time.
-* The page may run its own scripts and speak to its own server, and that is all (`SECURITY`).
-* Without a built page, everything else works, and who asks for it is told how to build it.
+* Files are looked up in a table that is made at the start. No path of the file system comes from a request.
+* `/` is the page for clients that prefer HTML, and the JSON index for others (programs); `/c/{conversation}` is the
+  page. `/spaces` and `/spaces/{name}` are negotiated in the same way (`Page.negotiate`). The page is served without
+  authentication.
+* Every file has a strong ETag for each of its encodings. Files with a hash in their name never change; others are
+  revalidated each time.
+* The page may run its own scripts and connect to its own server, and nothing else (`SECURITY`).
+* Without a built page everything else works, and a request for the page gets an error that says how to build it.
 
-What a client would rather have (RFC 9110 §12): a type, an encoding, or nothing new.
+The functions at the beginning are content negotiation (RFC 9110 §12) and revalidation: a media type, an encoding, or
+304.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from .exchange import Endpoint, Exchange, Handler
 from .routing import route
 
 ENCODINGS = ("br", "gzip", "identity")
-"""The smallest first, for clients that do not mind."""
+"""In the order of size, the smallest first, for clients that accept several equally."""
 
 
 def prefers_html(accept: str | None) -> bool:
-    """Whether HTML is wanted more than JSON. Who takes anything is a program."""
+    """Return whether HTML is preferred to JSON. A client that accepts anything is taken for a program."""
     qualities = dict(_parse_qualities(accept or ""))
 
     def quality(media: str) -> float:
@@ -50,7 +51,7 @@ def prefers_html(accept: str | None) -> bool:
 
 
 def choose_encoding(accept: str | None, available: Iterable[str]) -> str:
-    """The encoding to answer in, of those that are there (`identity` always is)."""
+    """Return the content encoding to use, of those that are available (`identity` always is)."""
     qualities = {"identity": 1e-4, **dict(_parse_qualities(accept or ""))}
     default_quality = qualities.get("*", 0.0)
     best = max((name for name in ENCODINGS if name in available), key=lambda name: qualities.get(name, default_quality))
@@ -58,7 +59,7 @@ def choose_encoding(accept: str | None, available: Iterable[str]) -> str:
 
 
 def etag_matches(if_none_match: str | None, etag: str) -> bool:
-    """Whether the client has it already."""
+    """Return whether the client has this version already."""
     if if_none_match is None:
         return False
     tags = (tag.strip().removeprefix("W/") for tag in if_none_match.split(","))
@@ -93,7 +94,7 @@ SECURITY: list[HTTPHeader] = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", ", ".join(f"{name}=()" for name in _UNUSED).encode()),
 ]
-"""On every answer that a browser may show."""
+"""Security headers of every response that a browser may display."""
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -111,29 +112,29 @@ _TYPES = {
     "ttf": "font/ttf",
 }
 _COMPRESSED_TYPES = {"png", "woff2", "woff"}
-"""What holds nothing that could be made smaller."""
+"""File types that are compressed already."""
 
 _HASHED_NAME = re.compile(r"assets/.+-(?=[^.]*[A-Z0-9])[A-Za-z0-9_-]{8}\.\w+")
-"""As the build names files; a word of eight letters is no hash."""
+"""File names with a hash, as the build makes them. A word of eight letters is not a hash."""
 _MAX_COMPRESSED_RATIO = 0.95
 
 
 class File(NamedTuple):
-    """One that is served, ready to be sent."""
+    """A file that is ready to be sent."""
 
     content_type: str
     etag: str
-    """Of the file as it is, without quotes; an encoding is added to it."""
+    """ETag of the unencoded file, without quotes; the name of an encoding is appended to it."""
     cache_control: bytes
     bodies: dict[str, bytes]
-    """By encoding; `identity` is the file as it is."""
+    """Bytes by encoding; `identity` is the unencoded file."""
 
 
 Files = dict[str, File]
 
 
 def read_files(root: Traversable) -> Files:
-    """All that is served, by its path under `/`. Empty where there is no page."""
+    """Read all files that are served, by their path under `/`. Empty if there is no page."""
     data_by_name = dict(_walk(root)) if root.is_dir() else {}
     return {
         name: _load_file(
@@ -152,25 +153,25 @@ def read_files(root: Traversable) -> Files:
 
 @cache
 def built_files() -> Files:
-    """The page that this package was shipped with."""
+    """Return the files of the page that was packaged with Pellucid."""
     return read_files(files("pellucid") / "web")
 
 
 class Page:
-    """The endpoints. `files` are looked at once."""
+    """Handlers of the page's routes."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
 
     async def index(self, exchange: Exchange) -> None:
-        """The page, whatever it will show."""
+        """Serve the page. Its script decides what it displays."""
         if INDEX in self._files:
             await self._send(exchange, self._files[INDEX])
         else:
             await send_notice(exchange, NOT_BUILT)
 
     async def file(self, exchange: Exchange) -> None:
-        """Whatever else stands in the table. Raises `RequestError` (not_found)."""
+        """Serve any other file of the table. Raises `RequestError` (not_found)."""
         file = self._files.get(exchange.scope["path"][1:])
         if file is None:
             path = exchange.scope["path"]
@@ -178,7 +179,7 @@ class Page:
         await self._send(exchange, file)
 
     def negotiate(self, endpoint: ASGIApp) -> ASGIApp:
-        """What a path answers at which a program finds `door`, and whoever prefers HTML the page."""
+        """Return an application that serves the page to clients that prefer HTML, and `endpoint` to others."""
         page_endpoint = _page_endpoint(self.index)
 
         async def serve(scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
@@ -195,7 +196,7 @@ class Page:
         return serve
 
     def routes(self) -> list[BaseRoute]:
-        """All but `/`, which is also the JSON index's."""
+        """Return all routes but `/`, which also serves the JSON index."""
         root_files = (name for name in self._files if name != INDEX and not name.startswith("assets/"))
         return [
             route("/c/{conversation_id}", {"GET": _page_endpoint(self.index)}),
@@ -212,7 +213,7 @@ class Page:
             *SECURITY,
             *exchange.response_headers,
         ]
-        # Only what `/` is depends on the types that are taken.
+        # Only the response at `/` depends on the Accept header.
         is_html = file.content_type.startswith("text/html")
         headers.append((b"vary", b"accept, accept-encoding" if is_html else b"accept-encoding"))
         exchange.response_started = True
@@ -228,7 +229,7 @@ class Page:
 
 
 async def send_notice(exchange: Exchange, error: ErrorInfo, extra_headers: list[HTTPHeader] | None = None) -> None:
-    """What was wrong: as a page for people, and as an error for programs."""
+    """Send an error: as a page to people, and as JSON to programs."""
     headers = [
         *SECURITY,
         (b"cache-control", b"no-store"),
@@ -256,7 +257,7 @@ def _page_endpoint(handler: Handler) -> Endpoint:
 # --- reading -------------------------------------------------------------------------------------------------------
 
 _COMPRESSED_SUFFIXES = {"br": ".br", "gzip": ".gz"}
-"""How the file is called that holds another one, packed."""
+"""The suffix of the compressed copy of a file, by encoding."""
 
 
 def _walk(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, bytes]]:

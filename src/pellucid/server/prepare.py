@@ -1,17 +1,17 @@
-"""A request to a model, in whatever protocol, with everything looked up that it needs here.
+"""Preparation of a request to a model, in any protocol: everything that is looked up before the run.
 
-    who may     the model by its name, and whether this key may use it; a request of its allowance
-    who reads   the least of what the key, the model and the request let them see
-    sealed      what came back sealed is opened and put where it belongs
-    tools       this server's beside the caller's own, which go before one of the same name
+    model     by its public name; whether this key may use it; the request counts against the key's limits
+    viewer    the least of what the key, the model and the request allow
+    seals     sealed tokens that the client sent back are opened, and their contents put in their place
+    tools     the server's tools in addition to the caller's own, which take precedence if names are equal
 
-What is refused is a `PellucidError` whose place is the protocol's; what cannot be done and is no reason to refuse is a
-warning. What a protocol goes on from (a store, a thread) is its endpoint's own.
+Errors are `PellucidError`s with the parameter's name in the protocol. Something that cannot be done, but is no reason
+to refuse the request, gives a warning. Stored context from which a request continues (a response, a thread) is the
+matter of its endpoint.
 
-What stands in for earlier turns, as a model is told it: the user's words, first of all, so that any model takes it.
-
-Every model reads what a user says, and many take no conversation that begins with their own. A compaction that a
-provider made is left as it is: only that provider knows what it holds.
+A compaction of ours stands for earlier turns. It is sent to a model as a user message, at the beginning, because every
+model reads user messages, and many accept no conversation that begins with a message of their own. A compaction that a
+provider made is left unchanged: only that provider knows what it contains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from ..asgi.http import warned
+from ..asgi.http import warning_headers
 from ..conversation import join_messages
 from ..models import ChatModel
 from ..parts import (
@@ -48,7 +48,7 @@ COMPACTION_PREAMBLE = "This is what was said before, told again in less:\n\n"
 
 
 def compactions_as_user_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The conversation, in which compactions of ours are words of the user's."""
+    """Return the conversation with our compactions replaced by user messages."""
     return join_messages(*(_split_compactions(message) for message in messages))
 
 
@@ -79,7 +79,7 @@ def _is_own_compaction(part: ModelResponsePart) -> bool:
 
 
 class PreparedRequest:
-    """One request. `prepare` makes it."""
+    """One request with all that was looked up. `prepare` creates it."""
 
     def __init__(
         self,
@@ -96,9 +96,9 @@ class PreparedRequest:
         self.model = model
         self.mint = mint
         self.tools = tools
-        """This server's, as far as this key may use them."""
+        """The server's tools that this key may use."""
         self.warnings: list[str] = []
-        """What was asked for and could not be done."""
+        """Settings and parts of the request that cannot be honoured."""
         self._services = services
         self._exchange = exchange
         self._request = request
@@ -114,9 +114,15 @@ class PreparedRequest:
         thread_id: str | None = None,
         matches_part: Callable[[SealedPart, Sealed], bool] | None = None,
     ) -> list[ModelMessage]:
-        """The messages without sealed parts. Raises `SealError`, with its place.
+        """Return the messages with sealed parts opened.
 
-        `thread`: what they were bound to. `fits`: whether what was opened is for the entity that it stands at.
+        Args:
+            messages: the messages of the request.
+            thread_id: the thread to which the tokens are bound, if any.
+            matches_part: whether an opened token belongs to the part in which it was sent.
+
+        Raises:
+            SealError: a token is not valid. The error names its place in the request.
         """
         if not any(
             isinstance(p, SealedPart)
@@ -131,7 +137,12 @@ class PreparedRequest:
         return attached.messages
 
     def model_call(self, messages: Sequence[ModelMessage], tools: Sequence[AnyTool] | None = None) -> ModelCall:
-        """What to ask the model, with these tools beside the caller's own; by default, with this server's."""
+        """Return the call of the model.
+
+        Args:
+            messages: the conversation.
+            tools: tools in addition to the caller's own; by default the server's.
+        """
         call = self._request.call(
             compactions_as_user_messages(messages), tool_definitions(self.tools if tools is None else tools)
         )
@@ -143,8 +154,8 @@ class PreparedRequest:
         return call
 
     def executable_tools(self, call: ModelCall, tools: Sequence[AnyTool] | None = None) -> list[AnyTool]:
-        """Those of the tools that are called here, should the model call them."""
-        # A model may call what it was told not to; that is nothing to be carried out here.
+        """Return those of the tools that the server executes if the model calls them."""
+        # A model may call a tool although the choice was "none"; such a call is not executed.
         names = {tool.name for tool in call.tools} if call.tool_choice.mode != "none" else set()
         names -= set(self._request.client_tools)
         return [tool for tool in (self.tools if tools is None else tools) if tool.name in names]
@@ -160,8 +171,17 @@ class PreparedRequest:
         mcp_servers: RequestServers | None = None,
         stored_as: StoredResponse | None = None,
     ) -> RunSource:
-        """The call, to be driven by whoever serves it (see `Services.create_run`). `model` stands in for the one that was
-        asked for."""
+        """Create a run of the call, which the code that serves it drives (see `Services.create_run`).
+
+        Args:
+            call: the call of the model.
+            tools: as in `model_call`.
+            model: replaces the requested model.
+            with_seals: whether reasoning is sealed.
+            thread_id: the thread to which seals are bound.
+            mcp_servers: MCP servers that the request names.
+            stored_as: the row of a response that is stored before its end is shown.
+        """
         viewer = self.viewer
         return self._services.create_run(
             model or self.model,
@@ -179,8 +199,8 @@ class PreparedRequest:
         )
 
     def add_warning_headers(self) -> None:
-        """Tell the warnings with whatever is answered."""
-        self._exchange.response_headers += warned(self.warnings)
+        """Add the warnings to the headers of the response."""
+        self._exchange.response_headers += warning_headers(self.warnings)
 
 
 async def prepare(
@@ -193,10 +213,19 @@ async def prepare(
     default_view: View = "raw",
     with_summaries: bool = True,
 ) -> PreparedRequest:
-    """Look it up. Raises `PellucidError`.
+    """Look up everything that a request to a model needs.
 
-    `asked`: the model, None for the default. `unasked`: the view of who asks for none by the ways that all protocols
-    have in common. `summaries`: whether who sees raw reasoning takes our summaries, where there are any.
+    Args:
+        services: the gateway's services.
+        exchange: the exchange. Its viewer and its response headers are set.
+        request: the decoded request.
+        requested_model: the model's name; None for the default model.
+        mint: makes ids.
+        default_view: the view if the request asks for none by the means that all protocols share.
+        with_summaries: whether a viewer of raw reasoning also gets summaries that the gateway made.
+
+    Raises:
+        PellucidError: the model is not there, is not allowed, or a limit is reached.
     """
     policy = exchange.principal.policy
     if requested_model is not None:
@@ -205,6 +234,6 @@ async def prepare(
     policy.check_model(name)
     exchange.telemetry.model = name
     exchange.viewer = exchange.viewer_for(services.catalog.max_view(name), default_view, with_summaries=with_summaries)
-    # What is over its limits costs nothing more than this.
+    # Before anything else is loaded: a request over its limits must cost little.
     exchange.response_headers += await services.guard.spend(exchange.principal)
     return PreparedRequest(services, exchange, request, name, model, mint, await services.tools_for(exchange.principal))

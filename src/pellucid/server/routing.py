@@ -1,6 +1,6 @@
-"""The tables of operations: the router and the OpenAPI document (`openapi`) are made from the same rows.
+"""Tables of operations, from which the router and the OpenAPI document (`openapi`) are made.
 
-A row names its endpoint as a function of the class that has it (`Conversations.get`); `Table.routes` binds it.
+A row names its handler as a function of its class (`ConversationHandlers.get`); `Table.routes` binds it to an object.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from ..view import View
 
 Schema = dict[str, Any]
-"""Any piece of the document."""
+"""Any part of the OpenAPI document."""
 
 STRING: Schema = {"type": "string"}
 ERRORS = (400, 401, 403, 404, 408, 413, 429, 500, 502, 503, 504)
-"""The statuses with which a request to a model is refused."""
+"""The error statuses of a request to a model."""
 
 
 class ErrorPayload(msgspec.Struct):
@@ -39,9 +39,9 @@ class ErrorBody(msgspec.Struct):
 class Operation(NamedTuple):
     """One method at one path.
 
-    `answers`: what succeeds has in it, by media type; anything but a dict is JSON. A type stands for its schema, a name
-    for that component, a tuple for one of several, a dict for itself. `pages`: the statuses that a browser is answered
-    with a page. `more`: responses that are not as the others.
+    `response_body`: the content of a successful response, by media type; anything but a dict is JSON. A type stands for
+    its schema, a string for the component with that name, a tuple for a union, a dict for itself. `page_statuses`:
+    statuses for which a browser gets a page. `extra_responses`: responses that differ from the others.
     """
 
     method: str
@@ -53,19 +53,19 @@ class Operation(NamedTuple):
     parameters: Sequence[Schema] = ()
     request_body: Any = None
     is_body_optional: bool = False
-    """Whether the body may be left out."""
+    """Whether the request's body may be left out."""
     status: int = 200
     description: str = "OK"
     error_statuses: Sequence[int] | None = None
-    """None: as the table has it."""
+    """None: those of the table."""
     page_statuses: Sequence[int] = ()
     extra_responses: Mapping[int, Schema] = {}
     security: Sequence[Schema] | None = None
-    """None: as the table has it."""
+    """None: that of the table."""
 
 
 class Socket(NamedTuple):
-    """A WebSocket, which is no operation of OpenAPI's: its path, and the extension that describes it."""
+    """A WebSocket, for which OpenAPI has no operation: its path, and the extension that describes it."""
 
     path: str
     extension_name: str
@@ -75,9 +75,9 @@ class Socket(NamedTuple):
 class Table(NamedTuple):
     """The operations of one protocol.
 
-    `names`: the parameters in paths. `prefix`: of the components made from its types,
-    but for those that are `renamed`. `components`: others, by their
-    name without the prefix. `amend` is given all of them, to add what types cannot say.
+    `path_parameters`: the parameters in paths. `component_prefix`: the prefix of components that are made from types,
+    unless `component_names` has a name for them. `components`: other components, by their name without the prefix.
+    `amend_components` gets all components, and adds what types cannot express.
     """
 
     operations: Sequence[Operation]
@@ -92,7 +92,12 @@ class Table(NamedTuple):
     security: Sequence[Schema] | None = None
 
     def routes(self, handlers: Sequence[object], make_endpoint: Callable[[Operation, Any], ASGIApp]) -> list[BaseRoute]:
-        """Its paths. `endpoints` are objects of the classes that the rows name; `door` is what stands before one."""
+        """Return the routes of the operations.
+
+        Args:
+            handlers: objects of the classes that the rows name.
+            make_endpoint: makes the ASGI application for an operation and its bound handler.
+        """
         paths: dict[str, dict[str, ASGIApp]] = {}
         for row in self.operations:
             name = row.handler.__name__
@@ -105,7 +110,7 @@ class Table(NamedTuple):
 
 
 def parameter(name: str, location: str, description: str, type_: Any = str, default: Any = None) -> Schema:
-    """A parameter in the path (which needs it), the query or a header."""
+    """Return a parameter of the path (which requires it), the query or a header."""
     schema = msgspec.json.schema(type_) | ({} if default is None else {"default": default})
     required = {"required": True} if location == "path" else {}
     return {"name": name, "in": location, "description": description, **required, "schema": schema}
@@ -114,19 +119,19 @@ def parameter(name: str, location: str, description: str, type_: Any = str, defa
 VIEW = parameter(
     "Pellucid-View",
     "header",
-    "In what form reasoning is wanted: no more than the key allows. The query parameter `view` says the same.",
+    "The view of reasoning, at most the one that the key allows. The query parameter `view` means the same.",
     View,
 )
 
 
 def event_stream(component: str) -> Schema:
-    """The media type of a stream of these events."""
+    """Return the media type of a stream of these events."""
     event = {"$ref": f"#/components/schemas/{component}"}
     return {"text/event-stream": {"schema": STRING, "x-event": event}}
 
 
 class _MethodDispatcher:
-    """The doors of one path, by method."""
+    """Dispatches the requests of one path by their method."""
 
     def __init__(self, path: str, endpoints: Mapping[str, ASGIApp], websocket_hint: str) -> None:
         self._path = path
@@ -141,12 +146,17 @@ class _MethodDispatcher:
             scope["watch"].route = self._path
         endpoint = self._endpoints.get(scope["method"])
         if endpoint is None:
-            message = f"{scope['method']} is not allowed on {scope['path']}; it takes {self._allowed_text}"
+            message = f"{scope['method']} is not allowed on {scope['path']}; allowed: {self._allowed_text}"
             raise HTTPException(405, message, headers={"Allow": self._allowed})
         await endpoint(scope, receive, send)
 
 
 def route(path: str, endpoints: Mapping[str, ASGIApp], websocket_hint: str = "") -> Route:
-    """All that is at one path, so that a request with another method is told every one there is. `also`: what is not
-    HTTP among them."""
+    """Return the route of a path with all its methods, so that a 405 can list them.
+
+    Args:
+        path: the path.
+        endpoints: the application for each method.
+        websocket_hint: text about a WebSocket at the same path, for the error.
+    """
     return Route(path, _MethodDispatcher(path, endpoints, websocket_hint))

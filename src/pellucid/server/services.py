@@ -1,7 +1,7 @@
-"""What lives as long as the server does, and how a run comes out of it.
+"""The services that live as long as the server, and the creation of runs.
 
-`Services` is opened when the server starts and closed when it stops; protocols ask it for models, for tools, for what
-was kept, and for runs. They never see who keeps or carries it.
+`Services` is opened when the server starts and closed when it stops. Endpoints get models, tools, stored data and runs
+from it. They do not know which back end stores or carries them.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from .observability import RequestTelemetry, Telemetry, create_tracer_provider, 
 from .space_config import store_spaces
 
 MAX_COMPRESSED_CHARACTERS = 16_000
-"""Characters that are read for one such thought, of all that it stands for together."""
+"""Maximum number of characters that are read to write one compressed thought, over all thoughts that it replaces."""
 
 
 def make_compressor(writer: SummaryWriter | None) -> Compressor | None:
-    """None: nobody writes here."""
+    """Return a function that compresses thoughts of a space; None without a writer of summaries."""
     if writer is None:
         return None
 
@@ -74,17 +74,17 @@ def make_compressor(writer: SummaryWriter | None) -> Compressor | None:
 SWEEP_SECONDS = 60.0
 
 RECORD_CHECK_SECONDS = 1.0
-"""Between two looks at whether the record is to be signed."""
+"""Interval of checks whether the record needs a checkpoint."""
 
 CANCEL_SECONDS = 20.0
-"""How long a cancellation may take to reach its run, on whichever replica."""
+"""How long to wait until a cancelled run has ended, on whichever replica."""
 
 BACKGROUND_TASK_SECONDS = 5.0
-"""How long a server that stops waits for what is still to be done for runs that are over."""
+"""How long a stopping server waits for tasks of runs that are over."""
 
 
 class LocalModelService(ChatModel, Protocol):
-    """The embedded model, as the server needs it: it starts, says whether it is ready, and stops."""
+    """The embedded model as the server uses it: it starts, reports whether it is ready, and stops."""
 
     async def start(self) -> None: ...
 
@@ -95,7 +95,10 @@ class LocalModelService(ChatModel, Protocol):
 
 
 class Services:
-    """Raises `ConfigError` and `PellucidError` on `start`, when something that is needed cannot be had."""
+    """The services of one gateway.
+
+    `start` raises `ConfigError` and `PellucidError` when something that is needed is not available.
+    """
 
     store: Store
     relay: Relay
@@ -121,16 +124,17 @@ class Services:
         self._mcp_servers = [create_mcp_server(name, server) for name, server in config.tools.mcp.items()]
         self.egress = EgressPolicy(config.egress.allow)
         self._tool_names: set[str] = set()
-        """Of the tools that the operator configured."""
+        """Names of the tools that the operator configured."""
         self._tracers = tracers or create_tracer_provider(config.telemetry)
         self.telemetry = Telemetry(config.telemetry, self.catalog, self._tracers)
         self.is_draining = False
-        """Whether the server was told to stop, and those who ask `/ready` are to send nobody any more."""
+        """Whether the signal to stop was received. `/ready` fails then, so that load balancers send no more requests.
+        """
         self._closing_since: float | None = None
         self._exit_stack = AsyncExitStack()
         self.started_at = int(time.time())
 
-    # --- the server's life -------------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         async with AsyncExitStack() as exit_stack:
@@ -138,7 +142,10 @@ class Services:
             self._exit_stack = exit_stack.pop_all()
 
     async def _open(self, exit_stack: AsyncExitStack) -> None:
-        """Each with what closes it: the last first, whichever of them fails."""
+        """Open everything, each with the callback that closes it.
+
+        Callbacks run in reverse order, also if one of them fails.
+        """
         config = self.config
         exit_stack.push_async_callback(asyncio.to_thread, shut_down_tracer_provider, self._tracers)
         exit_stack.push_async_callback(self.upstream_client.aclose)
@@ -185,12 +192,12 @@ class Services:
             await self.local.start()
 
     def begin_shutdown(self) -> None:
-        """Nothing new is begun from now on, and what is under way has `shutdown_seconds` left."""
+        """Accept nothing new from now on. Requests and runs in progress have `shutdown_seconds` left."""
         self.is_draining = True
         self._closing_since = time.monotonic()
 
     def stop_background_runs(self) -> None:
-        """What runs in the background is not waited for any longer."""
+        """Stop waiting for background runs, and end them."""
         self.detached.stop_all(STOPPING)
 
     @property
@@ -201,25 +208,25 @@ class Services:
         await self._exit_stack.aclose()
 
     async def _finish_background_runs(self) -> None:
-        """What runs in the background has what is left of its time."""
+        """Let background runs use the rest of the shutdown time, then end them."""
         elapsed_seconds = time.monotonic() - self._closing_since if self._closing_since is not None else 0.0
         await self.detached.aclose(max(0.0, self.config.server.shutdown_seconds - elapsed_seconds), STOPPING)
         if self.local is not None:
             await self.local.stop()
 
     async def _sweep(self) -> None:
-        """Take away what has expired."""
+        """Delete expired data, periodically."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
                 await self.store.expire(time.time())
             except PellucidError as error:
-                log.warning("cannot take away what has expired: %s", error.info.message)
+                log.warning("cannot delete expired data: %s", error.info.message)
             except Exception as error:
-                log.error("a fault while taking away what has expired: %s", error_location(error))
+                log.error("a fault while deleting expired data: %s", error_location(error))
 
     async def missing_dependency(self) -> str | None:
-        """What is missing for requests to be served; None when all is there."""
+        """Return the reason why requests cannot be served; None if they can."""
         if self.local is not None and not self.local.is_ready:
             return "the embedded model is loading"
         for backend in (self.store, self.relay):
@@ -227,7 +234,7 @@ class Services:
                 async with asyncio.timeout(5):
                     await backend.check()
             except TimeoutError:
-                return "what is kept cannot be reached"
+                return "the store or the relay does not answer"
             except PellucidError as error:
                 return error.info.message
         return None
@@ -235,8 +242,8 @@ class Services:
     # --- tools -------------------------------------------------------------------------------------------------
 
     async def tools_for(self, principal: Principal) -> list[AnyTool]:
-        """The server's tools that this principal may use."""
-        # A server's list is kept where it came from, until it changes or the server is gone.
+        """Return the server's tools that this principal may use."""
+        # The object of each MCP server caches its list, until the list changes or the server is gone.
         listed = await collect_tools(self._functions, self._mcp_servers) if self._mcp_servers else self._functions
         self._tool_names.update(tool.name for tool in listed)
         return [tool for tool in listed if principal.policy.allows_tool(tool.name)]
@@ -259,12 +266,21 @@ class Services:
         stored_as: StoredResponse | None = None,
         telemetry: RequestTelemetry,
     ) -> RunSource:
-        """A run that whoever serves it drives.
+        """Create a run, which the code that serves it drives.
 
         Args:
-            tools: those that are called here.
-            servers: MCP servers that the request names; the call and the tools are planned when they are connected.
+            model: the model.
+            call: the call of the model.
+            mint: makes ids.
+            principal: the caller, whose limits apply.
+            tools: those that the server executes.
+            mcp_servers: MCP servers that the request names; the call and the tools are planned when they are connected.
+            with_seals: whether reasoning is sealed.
+            thread_id: the thread to which seals are bound.
+            with_summaries: whether summaries are made for reasoning that has none.
+            max_tool_calls: the request's limit; the configuration's may be lower.
             stored_as: the row of a response that is stored before its end is shown.
+            telemetry: the telemetry of the request.
         """
         run_telemetry = telemetry.begin_run(model, self._tool_names)
 
@@ -302,7 +318,7 @@ class Services:
         )
 
     def _summary_charge(self, principal: Principal) -> UsageCallback:
-        """Whoever has summaries written pays for them, too."""
+        """Return a function that charges the principal for summaries."""
 
         async def charge(usage: Usage, characters: int) -> None:
             await self.guard.charge(principal, usage, characters=characters)
@@ -310,23 +326,27 @@ class Services:
         return charge
 
     def replay(self, row: StoredResponse) -> FinishedLog | LiveLog:
-        """What was kept, from its beginning: as it goes on, wherever it is driven, or as it was. `row` with its log."""
+        """Return a source of a stored run, from its beginning: live while it runs, wherever it runs, or finished.
+
+        Args:
+            row: the row with its log.
+        """
         return FinishedLog(unpack_log(row.log)) if row.is_finished else self.detached.follow(row)
 
     async def cancel(self, row: StoredResponse) -> None:
-        """Cancel what runs in the background, on whichever replica, and wait until it has ended."""
+        """Cancel a background run, on whichever replica, and wait until it has ended."""
         await self.detached.cancel(row)
         run = self.detached.follow(row)
         try:
             async with asyncio.timeout(CANCEL_SECONDS):
                 await run.deliver(lambda batch: None)
         except TimeoutError:
-            pass  # whoever asks again sees what became of it
+            pass  # the next request for the run reports its state
         finally:
             await run.stop()
 
     def expires_at(self, principal: Principal) -> float | None:
-        """When what is kept now is no longer kept."""
+        """Return when data that is stored now expires, in seconds since 1970; None: never."""
         server, policy = self.config.storage.retention_seconds, principal.policy.retention_seconds
         retentions = [seconds for seconds in (server, policy) if seconds is not None]
         retention = min(retentions, default=math.inf)
@@ -334,9 +354,11 @@ class Services:
 
 
 class CheckpointSigner:
-    """Makes checkpoints of what this process recorded: `seconds` after the first of it, or when there are `entries` of
-    it; and, as often, of what a replica left that is gone. `run` goes on until it is cancelled; `last` signs what is
-    left then."""
+    """Signs checkpoints of what this process recorded.
+
+    It signs `seconds` after the first new entry, or when there are `entries` of them. As often, it signs what a replica
+    left that died. `run` continues until it is cancelled; `sign_remaining` signs the rest.
+    """
 
     def __init__(self, store: Store, config: RecordConfig) -> None:
         self._record = store.record
@@ -360,7 +382,7 @@ class CheckpointSigner:
         try:
             result = await self._record.sign()
         except AlreadyStored:
-            return  # another replica does it at this moment; what it does not see is for the next time
+            return  # another replica is signing; what it does not cover is signed next time
         except PellucidError as error:
             log.warning("cannot sign the record: %s", error.info.message)
             return
@@ -369,8 +391,8 @@ class CheckpointSigner:
             return
         if result.refused > self._refused_chains:
             log.error(
-                "%d chains of the record have an end that was written without this gateway's key, and are not signed; "
-                "`pellucid record verify` names them",
+                "%d chains of the record end with an entry that was written without this gateway's key, and are not "
+                "signed; `pellucid record verify` names them",
                 result.refused,
             )
         self._refused_chains = result.refused
@@ -384,7 +406,7 @@ _header_decoder = msgspec.json.Decoder(_RunHeader)
 
 
 def protocol_of(header: bytes) -> str:
-    """In whose protocol a row's header is written; each says it."""
+    """Return the protocol in which a stored header is written. Every header names it."""
     return _header_decoder.decode(header).protocol
 
 

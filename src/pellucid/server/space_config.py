@@ -1,4 +1,4 @@
-"""`[spaces.NAME]` in the configuration: how a space behaves, and who is in it.
+"""`[spaces.NAME]` in the configuration: the settings and the participants of a space.
 
     [spaces.review]
     reasoning = "strict"
@@ -7,9 +7,9 @@
     token_env = "ALICE_TOKEN"
     capabilities = ["chat", "mcp/*", "reasoning/*"]
 
-Beside a space's settings stand its owner and its participants. A token is in the environment or in a file, never here.
-What is configured is put into the store when the server starts: it then is what it says here, and whoever was invited
-or added otherwise stays.
+A space's settings, its owner and its participants are in one table. Tokens are in the environment or in files, never in
+the configuration. When the server starts, the configuration is written to the store. Participants that were invited or
+added in another way stay.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..telemetry import log
 from .access.config import OWNER_RULE, is_owner_name
 
 SHORT_TOKEN_CHARACTERS = 16
-"""Characters. A shorter token works, and the log says that it can be guessed."""
+"""A token shorter than this works, and the log warns that it can be guessed."""
 
 MAX_TOKEN_CHARACTERS = 4096
 
@@ -44,18 +44,18 @@ DEFAULT_CAPABILITIES: tuple[str, ...] = (
     "participant/status",
     "capability/grant-ack",
 )
-"""What a participant may do of whom nothing is said: take part, and not rule over others."""
+"""Capabilities of a participant that has none configured: to take part, and not to administer others."""
 
 
 class ParticipantConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Somebody who may come in."""
+    """A participant that may join."""
 
     token_env: str | None = None
-    """The environment variable that holds their token."""
+    """The environment variable that holds the token."""
     token_file: str | None = None
-    """Or the file."""
+    """The file that holds the token, instead."""
     capabilities: list[str | dict[str, Any]] | None = None
-    """What they may send. By default chats, MCP and reasoning (`USUAL`)."""
+    """What the participant may send; by default chats, MCP and reasoning (`DEFAULT_CAPABILITIES`)."""
 
     @property
     def granted_capabilities(self) -> list[str | dict[str, Any]]:
@@ -63,10 +63,10 @@ class ParticipantConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 
 class SpaceConfig(SpaceSettings, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A space: its settings, and who is in it."""
+    """A space: its settings and its participants."""
 
     owner: str = "local"
-    """Whose it is: whoever asks for the list of spaces with a key of this owner finds it."""
+    """The owner. Callers with a key of this owner see the space in the list of spaces."""
     participants: dict[str, ParticipantConfig] = msgspec.field(default_factory=dict)
 
     @property
@@ -75,7 +75,7 @@ class SpaceConfig(SpaceSettings, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def check_spaces(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> list[str]:
-    """Every mistake that shows before a file is opened."""
+    """Return every mistake that can be found without opening a file."""
     mistakes: list[str] = []
     for name, space in spaces.items():
         location = f"spaces.{name}"
@@ -90,7 +90,7 @@ def check_spaces(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) 
 
 
 def _mistakes_of(location: str, check: Callable[[], object]) -> list[str]:
-    """What is wrong, if anything is, with its key."""
+    """Return the mistake that `check` raises, if any, with its key."""
     try:
         check()
     except RequestError as error:
@@ -100,7 +100,7 @@ def _mistakes_of(location: str, check: Callable[[], object]) -> list[str]:
 
 
 def _settings_mistakes(settings: SpaceSettings, location: str) -> list[str]:
-    """Of each setting its first mistake: one that is wrong does not hide another."""
+    """Return the first mistake of each setting: one mistake does not hide another."""
     defaults, mistakes = SpaceSettings(), []
     for name in settings.__struct_fields__:
         candidate = msgspec.structs.replace(defaults, **{name: getattr(settings, name)})
@@ -123,20 +123,21 @@ def _participant_mistakes(
 
 
 def _shared_token_mistakes(location: str, space: SpaceConfig, environ: Mapping[str, str]) -> list[str]:
-    """Within one space a token is one participant's."""
+    """Return participants that share a token. Within a space, a token belongs to one participant."""
     participant_by_token: dict[str, str] = {}
     mistakes = []
     for id, participant in space.participants.items():
         token = environ.get(participant.token_env or "", "").strip()
         if token and participant_by_token.setdefault(token, id) != id:
             mistakes.append(
-                f"{location}.participants.{id}: has the same token as {participant_by_token[token]!r}; each needs their own"
+                f"{location}.participants.{id}: has the same token as {participant_by_token[token]!r}; "
+                "each needs its own"
             )
     return mistakes
 
 
 def read_tokens(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> dict[tuple[str, str], str]:
-    """The tokens, by space and participant. Raises `ConfigError` with every mistake."""
+    """Return the tokens by space and participant. Raises `ConfigError` with every mistake."""
     mistakes: list[str] = []
     tokens: dict[tuple[str, str], str] = {}
     for name, space in spaces.items():
@@ -148,7 +149,7 @@ def read_tokens(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -
                 mistakes.append(f"{location}.{mistake}")
             elif participant_by_token.setdefault(token, id) != id:
                 mistakes.append(
-                    f"{location}: has the same token as {participant_by_token[token]!r}; each needs their own"
+                    f"{location}: has the same token as {participant_by_token[token]!r}; each needs its own"
                 )
             tokens[name, id] = token
     if mistakes:
@@ -157,7 +158,7 @@ def read_tokens(spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -
 
 
 def _read_token(participant: ParticipantConfig, environ: Mapping[str, str]) -> tuple[str, str | None]:
-    """The token, and what is wrong with it."""
+    """Return the token, and the mistake in it, if any."""
     if participant.token_env is not None:
         text, key = environ.get(participant.token_env, ""), "token_env"
     else:
@@ -174,7 +175,7 @@ def _read_token(participant: ParticipantConfig, environ: Mapping[str, str]) -> t
 
 
 async def store_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ: Mapping[str, str]) -> None:
-    """Make the configured spaces what they are to be. Raises `ConfigError`."""
+    """Write the configured spaces to the store. Raises `ConfigError`."""
     tokens = read_tokens(spaces, environ)
     mistakes = []
     for name, space in spaces.items():
@@ -184,8 +185,8 @@ async def store_spaces(store: Store, spaces: Mapping[str, SpaceConfig], environ:
         existing = await store.spaces.get(name)
         if existing is not None and existing.origin == "made" and existing.owner == space.owner:
             log.info(
-                "the space %s was made by a command: its settings are the configuration's from now on, and who was "
-                "added to it stays",
+                "the space %s was made by a command: its settings are those of the configuration from now on, and its "
+                "participants stay",
                 name,
             )
         participants = {

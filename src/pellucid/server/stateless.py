@@ -1,8 +1,7 @@
-"""The endpoints of protocols whose answer depends on nothing but its request, made from `CLIENT_PROTOCOLS`, as the
-tables of their operations are.
+"""Routes of protocols that store nothing, made from `CLIENT_PROTOCOLS`; and the tables of their operations.
 
-The whole conversation comes with each request, and nothing is kept: Chat Completions at a path of its own, and the AI
-SDK's `useChat`, whose requests the chat's endpoint recognises.
+The whole conversation comes with each request: Chat Completions at its own path, and the AI SDK's `useChat`, whose
+requests the chat's endpoint recognises.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from .services import Services
 
 
 class StatelessHandler:
-    """The endpoint of the protocol with this name."""
+    """Handler for the protocol with this name."""
 
     def __init__(self, services: Services, name: str) -> None:
         protocol = CLIENT_PROTOCOLS[name]
@@ -37,7 +36,12 @@ class StatelessHandler:
         await self.handle(exchange, await exchange.read_body(self._services.config.server))
 
     async def handle(self, exchange: Exchange, body: bytes | dict[str, Any]) -> None:
-        """Answer a request. `body`: its bytes, or the JSON that was read of them."""
+        """Handle a request.
+
+        Args:
+            exchange: the exchange.
+            body: the bytes of the body, or the JSON that was decoded from them.
+        """
         exchange.error_form = self._error_form
         exchange.telemetry.protocol = protocol_name(self._error_form)
         request = self._row.parse(body)
@@ -64,17 +68,23 @@ class StatelessHandler:
             await exchange.send_json(response)
 
 
-def _table(served: EndpointSpec) -> Table:
-    by_media = {"application/json": served.response_type, "text/event-stream": (served.event_type, ErrorBody)}
-    return Table(
-        [
-            Operation(
-                *("POST", served.path, StatelessHandler.__call__, served.operation_id, served.summary),
-                *(by_media, [VIEW], served.request_type),
-                description=served.description,
-            )
-        ]
+def _table(endpoint: EndpointSpec) -> Table:
+    error_type = endpoint.error_type or ErrorBody
+    by_media_type = {"text/event-stream": (endpoint.event_type, error_type)}
+    if endpoint.response_type is not None:
+        by_media_type = {"application/json": endpoint.response_type, **by_media_type}
+    operation = Operation(
+        "POST",
+        endpoint.path,
+        StatelessHandler.__call__,
+        endpoint.operation_id,
+        endpoint.summary,
+        response_body=by_media_type,
+        parameters=[VIEW],
+        request_body=endpoint.request_type,
+        description=endpoint.description,
     )
+    return Table([operation], error_body=error_type, component_prefix=endpoint.component_prefix)
 
 
 TABLES = {
@@ -82,7 +92,7 @@ TABLES = {
     for name, row in CLIENT_PROTOCOLS.items()
     if row.stateless is not None and row.stateless.endpoint is not None
 }
-"""The operations of each protocol that has a path of its own."""
+"""The operations of each protocol that has its own path."""
 
 ADVERTISED_ROUTES = [f"{row.method} {row.path}" for table in TABLES.values() for row in table.operations]
 

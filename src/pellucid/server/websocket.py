@@ -1,15 +1,15 @@
-"""The life of a WebSocket, whatever is said over it: taken or turned away, listened to, spoken to, closed.
+"""The life of a WebSocket, for any protocol over it: accept or refuse, receive, send, close.
 
     socket = WebSocket(exchange)
-    await socket.refuse(error)                  # before it is taken: with a status, where the server can say one
+    await socket.refuse(error)                     # before accept: with a status, where the server supports it
     await socket.accept()
-    end = await socket.listen(heard)            # until there is no more to hear: gone, over or stopping
+    reason = await socket.listen(on_message)       # returns when there are no more messages: gone, over or stopping
     await socket.close(1000)
 
-* A server that stops says so in the same words in which a client leaves, and the socket is still open then: whoever
-  listens hears that it is `stopping`, finishes what is under way, and closes.
-* Whoever serves the socket may say at any moment that it is over (`end_now`): `listen` returns.
-* Nobody is there any more: `http.ClientGone`, whatever the server calls it.
+* A stopping server sends the same ASGI message as a client that leaves, and the socket is still open then. `listen`
+  returns `stopping`; the caller finishes what is in progress, and closes.
+* The code that serves the socket can end it at any time (`stop_listening`): `listen` returns.
+* If the client is gone, methods raise `http.ClientGone`, whatever error the server raises.
 """
 
 from __future__ import annotations
@@ -31,12 +31,14 @@ from .exchange import Exchange
 from .uvicorn_adapter import FRAMES_EXTENSION, FrameTransport
 
 CLOSE_NORMAL, CLOSE_RESTARTING, CLOSE_POLICY_VIOLATION = 1000, 1012, 1008
-"""Codes with which a socket is closed: its time is over, the server stops, it was not taken."""
+"""Close codes (RFC 6455 §7.4.1 and IANA's registry): the socket's time is over, the server stops, it was not accepted.
+"""
 
 EndReason = Literal["gone", "over", "stopping"]
-"""Why listening ends: the client left, the socket's time is over, the server stops."""
+"""Why `listen` returned: the client left, the socket's time is over, or the server stops."""
 
 MessageHandler = Callable[[str | bytes], Awaitable[None]]
+"""Handles one message."""
 
 
 class WebSocket:
@@ -50,14 +52,20 @@ class WebSocket:
     # --- the upgrade -------------------------------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raises `PellucidError` where the server begins nothing new."""
+        """Raise `PellucidError` if the server accepts nothing new."""
         if self.exchange.scope["closing"]:
             raise PellucidError(STOPPING)
 
     async def accept(self, subprotocol: str | None = None, max_message_bytes: int | None = None) -> None:
-        """Take the socket, with the exchange's headers. Raises `http.ClientGone`.
+        """Accept the socket, with the exchange's response headers.
 
-        `most`: bytes of one message, until `take` says otherwise; None: as many as the server takes."""
+        Args:
+            subprotocol: the chosen subprotocol.
+            max_message_bytes: maximum size of a message until `set_max_message_bytes`; None: the server's maximum.
+
+        Raises:
+            http.ClientGone: the client is gone.
+        """
         self.exchange.telemetry.status = 101
         message: dict[str, Any] = {"type": "websocket.accept", "headers": self.exchange.response_headers}
         if subprotocol is not None:
@@ -66,16 +74,16 @@ class WebSocket:
         self.set_max_message_bytes(max_message_bytes)
 
     def set_max_message_bytes(self, max_bytes: int | None = None) -> None:
-        """Of messages that begin from now on: the most bytes of one."""
+        """Set the maximum size of messages that begin from now on; None: the server's maximum."""
         frames = self.exchange.scope.get("extensions", {}).get(FRAMES_EXTENSION)
         if isinstance(frames, FrameTransport):
             frames.set_max_message_bytes(max_bytes)
 
     async def refuse(self, error: Exception) -> None:
-        """Do not take it: with a status, where the server can say one."""
+        """Refuse the socket before it is accepted: with an HTTP status, where the server supports it."""
         exchange = self.exchange
         if isinstance(error, PellucidError) and is_client_error(error):
-            info, extra_headers = error.info, [*headers_of(error), *http.retry_after(error.info)]
+            info, extra_headers = error.info, [*headers_of(error), *http.retry_after_headers(error.info)]
         else:
             log.error("a fault while opening a socket: %s", error_location(error))
             info, extra_headers = FAULT, []
@@ -94,12 +102,17 @@ class WebSocket:
         await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "websocket.http.response.body", "body": encoded})
 
-    # --- what comes --------------------------------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------------------------
 
     async def listen(self, on_message: MessageHandler, timeout_seconds: float | None = None) -> EndReason:
-        """Take one message after another, each when the last was heard, until there are to be no more.
+        """Pass one message after another to a handler, until there are no more.
 
-        `seconds`: how long; None: for as long as the socket is open.
+        Args:
+            on_message: is awaited for each message before the next one is received.
+            timeout_seconds: how long to listen; None: as long as the socket is open.
+
+        Returns:
+            Why there are no more messages.
         """
         try:
             async with asyncio.timeout(0 if self._has_ended else timeout_seconds) as self._listen_timeout:
@@ -114,54 +127,54 @@ class WebSocket:
         return "stopping" if self.is_stopping else "gone"
 
     def stop_listening(self) -> None:
-        """No more is listened to, from any task: `listen` returns `over`, now or as soon as it is asked."""
+        """Make `listen` return `over`, now or when it is called. May be called from any task."""
         self._has_ended = True
         if self._listen_timeout is not None and not self._listen_timeout.expired():
             self._listen_timeout.reschedule(0)
 
     async def wait_for_disconnect(self) -> None:
-        """Until the client leaves. What it says meanwhile is not heard."""
+        """Wait until the client leaves. Messages that come meanwhile are dropped."""
         knows_stopping = self.is_stopping
         while True:
             if (await self.exchange.receive())["type"] == "websocket.disconnect":
                 if knows_stopping or not self.is_stopping:
                     return
-                knows_stopping = True  # that was the server, which says so once
+                knows_stopping = True  # this message was the server's, which sends it once
 
     @property
     def is_stopping(self) -> bool:
         return bool(self.exchange.scope.get("state", {}).get("stopping"))
 
-    # --- what goes ---------------------------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------------------------
 
     async def send_text(self, text: str) -> None:
-        """Raises `http.ClientGone`."""
+        """Send a text message. Raises `http.ClientGone`."""
         await self.send({"type": "websocket.send", "text": text})
 
     def create_writer(self) -> FrameWriter | MessageWriter:
-        """Writes a stream, whose lines are messages."""
+        """Return a writer for a stream whose lines are messages."""
         frames = self.exchange.scope.get("extensions", {}).get(FRAMES_EXTENSION)
         return FrameWriter(frames) if isinstance(frames, FrameTransport) else MessageWriter(self)
 
     async def close(self, code: int, reason: str = "") -> None:
-        """Raises `http.ClientGone`."""
+        """Close the socket. Raises `http.ClientGone`."""
         try:
             await self.send({"type": "websocket.close", "code": code, "reason": reason})
         except RuntimeError:
-            # The other end broke the protocol a moment ago, and the server has closed for that.
+            # The client has just violated the protocol, and the server has closed the socket for it.
             raise http.ClientGone from None
 
     async def send(self, message: http.Message) -> None:
-        """As ASGI has it. Raises `http.ClientGone`."""
+        """Send an ASGI message. Raises `http.ClientGone`."""
         try:
             await self.exchange.send(message)
         except OSError:
-            # That is how servers say that nobody is there.
+            # ASGI servers raise OSError when the client is gone.
             raise http.ClientGone from None
 
 
 class FrameWriter:
-    """Writes a stream of lines straight to the transport, each as one message (a `BodyWriter`)."""
+    """Writes a stream of lines directly to the transport, one message for each line. A `BodyWriter`."""
 
     def __init__(self, frames: FrameTransport) -> None:
         self._frames = frames
@@ -191,7 +204,7 @@ class FrameWriter:
 
 
 class MessageWriter:
-    """Writes a stream of lines, each as one message (a `BodyWriter`), from a task of its own."""
+    """Writes a stream of lines with ASGI's `send`, one message for each line, from its own task. A `BodyWriter`."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -201,7 +214,7 @@ class MessageWriter:
         self._has_data = asyncio.Event()
         self._is_ending = False
         self._failure: Exception | None = None
-        """What the socket raised."""
+        """The exception that the socket raised."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, source: RunSource) -> None:

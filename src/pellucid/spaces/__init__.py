@@ -1,9 +1,9 @@
-"""Spaces: rooms in which agents and people think aloud.
+"""Spaces: shared logs in which agents and people exchange messages and reasoning.
 
     from pellucid.spaces import Participant
 
-`Participant` is somebody in a space, from outside; `AgentInSpace` puts an `Agent` into one. Names are fetched when they
-are first used: whoever takes part in a space needs neither the server's packages nor a database's.
+`Participant` is a client of a space; `AgentInSpace` runs an `Agent` as a participant. Names are imported on first use,
+because a participant needs neither the server's packages nor a database's.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "agents.bridge": ("AgentInSpace",),
-        "agents.offers": ("ToolsInSpace",),
+        "agents.tool_server": ("ToolsInSpace",),
         "client.participant": ("Participant", "Thinking"),
-        "client.refusals": ("CallFailed", "Cancelled", "Kicked", "Refused", "SpaceClosed"),
+        "client.errors": ("CallFailed", "Cancelled", "Kicked", "Refused", "SpaceClosed"),
     },
 )

@@ -1,4 +1,4 @@
-"""What is kept: responses, conversations, chats, spaces and keys, in a SQLite file or in PostgreSQL.
+"""The store: responses, conversations, chats, spaces and keys, in a SQLite file or in PostgreSQL.
 
     store = await open_store("sqlite:///pellucid.sqlite")
     await store.responses.put(response, item_ids)
@@ -6,18 +6,18 @@
 
 The rules:
 
-* A call that came back has happened: it is on the disk, and a crash does not take it back.
-* A space is a log: what is said in it is appended by whoever saw its end, and by nobody else (`appends`).
-* Every row has an owner. Who asks for another's row sees what they would see if there were none.
-* What has expired is not there for readers, whether it has been swept away yet or not.
-* A store that does not answer is a `StoreError`, at once and for every caller, until it answers again.
+* When a write returns, its data is on the disk, and a crash does not undo it.
+* A space is a log. A writer can append to it only if it knows the end of the log (`appends`).
+* Every row has an owner. A row of another owner looks the same as a row that does not exist.
+* Expired rows are invisible to readers, whether they are deleted yet or not.
+* While the database does not answer, every call raises `StoreError` without delay.
 
-`tables` is what is kept, `migrations` how older databases become that. `responses`, `conversations`, `chats`, `spaces`
-(with `rooms`, `appends`, `envelopes`, `walks`, `links`, `portions`), `keys`, `store` and the record are what can be
-asked of it: generators that yield statements and are sent rows, so that each is written once and knows no driver
-(`statement`, which also makes one transaction of many writes). Of the record, `record` writes and signs it,
-`record_export` reads it out, `record_store` erases from it, and `contents` is what it is of. `sqlite` and `postgres`
-are the two that do I/O.
+`tables` defines the tables, and `migrations` updates older databases. `responses`, `conversations`, `chats`, `spaces`
+(with `space_rows`, `appends`, `envelopes`, `index_scans`, `correlation`, `paging`), `keys`, `store` and the record
+modules define the operations. An operation is a generator that yields statements and is sent rows, so it is written
+once and does not depend on a driver (`statement`, which also combines many writes into one transaction).
+`record_write` writes and signs the record, `record_export` exports it, `record_store` erases recorded content, and
+`record_content` defines the content that its digests cover. Only `sqlite` and `postgres` do I/O.
 """
 
 from .appends import Append, SpaceHead

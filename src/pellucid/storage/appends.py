@@ -1,15 +1,16 @@
-"""What is said in a space is appended to its log: all of it or nothing, at the place where its writer saw the end.
+"""Append envelopes to the log of a space: all of them or none, at the end of the log as its writer knows it.
 
 The rules:
 
-* An envelope's number is one more than that of the one before it, from 1, without holes. Whoever appends says where
-  the log ended when it judged (`expected`) and by which settings and participants (`version`). If either is another by
-  now, nothing is appended and it is told (`AppendConflict`): it reads what is new, judges again, and tries again.
-* That is decided under the lock of the space's own row, in the transaction that appends: of two writers at once, in
-  one process or two, one comes first, and the other is overtaken. Several appends to one space may follow each other
-  within one transaction.
-* A snapshot of the space's state goes with what it is a snapshot of. Who is invited can come in when the invitation
-  stands in the log.
+* Sequence numbers of envelopes begin with 1, and have no gaps. A writer states the end of the log for which it
+  validated its envelopes (`expected_head`), and the version of the settings and participants (`version`). If one of the
+  two has changed, nothing is appended and the writer gets an `AppendConflict`: it reads the new envelopes, validates
+  again, and tries again.
+* This is decided under a lock on the row of the space, in the transaction that appends. Of two concurrent writers, in
+  one process or in two, one is first and the other gets the conflict. One transaction may contain several appends to
+  one space.
+* A snapshot of the space's state is stored in the same transaction as its last envelope. An invited participant can
+  connect when the invitation is in the log.
 """
 
 from __future__ import annotations
@@ -31,28 +32,31 @@ from .statement import Execute, Operation, Params, Statement, param
 
 
 class SpaceHead(NamedTuple):
-    """Where a space is."""
+    """The end of a space's log, and the version of its settings and participants."""
 
     head: int
     version: int
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):
+    """One append to the log of a space."""
+
     owner: str
     space: str
     expected_head: int
-    """The head as its writer saw it."""
+    """The head of the log as the writer knows it."""
     version: int
-    """The version by which it judged."""
+    """The version for which the writer validated the envelopes."""
     envelopes: Sequence[StoredEnvelope]
-    """Their seqs are expected + 1 and so on. None: only the snapshot is kept, if the head is still there."""
+    """Their sequence numbers begin with `expected_head` + 1. If empty, only the snapshot is stored, if the head is
+    unchanged."""
     state: bytes | None = None
-    """A snapshot as of the last of them."""
+    """Snapshot of the state after the last envelope."""
     participants: Sequence[StoredParticipant] = ()
-    """Invited by these envelopes. One who was invited before gets the new token and capabilities; one who is there by
-    the configuration or a command is left as it is. That makes no new version."""
+    """Participants that these envelopes invite. A participant that was invited before gets the new token and
+    capabilities. A participant of the configuration or of a command is not changed. The version stays the same."""
     recorded: bool = True
-    """Whether the record takes them."""
+    """Whether the envelopes are added to the record."""
 
 
 _S, _N = tables.spaces, tables.states
@@ -68,12 +72,12 @@ _UPDATE_HEAD = Statement(
     .values(head=param("to_head", sa.BigInteger), latest=param("to_latest", sa.BigInteger))
 )
 _GET_STATE = Statement(sa.select(_N.c.seq, _N.c.state).where(_state_of_space))
-_DELETE_STATE = Statement(sa.delete(_N).where(_state_of_space), erases=False)  # another takes its place at once
+_DELETE_STATE = Statement(sa.delete(_N).where(_state_of_space), erases=False)  # it is replaced in the same transaction
 _INSERT_STATE = Statement(sa.insert(_N))
 
 
 class PreparedAppend(NamedTuple):
-    """An append, with what is to be written made out of it."""
+    """An append, with the rows to write."""
 
     append: Append
     rows: list[Params]
@@ -81,11 +85,16 @@ class PreparedAppend(NamedTuple):
     links: list[Params]
     recording: Recording
     at_ms: int
-    """The time in milliseconds."""
+    """Time of the append, in milliseconds since 1970."""
 
 
 def prepare(append: Append, recording: Recording | None = None, at_ms: int = 0) -> PreparedAppend:
-    """Raises `ValueError` if its seqs are not those that follow, `RequestError` for a name that cannot be kept."""
+    """Build the rows of an append.
+
+    Raises:
+        ValueError: if the sequence numbers do not follow `expected_head`.
+        RequestError: if a name cannot be stored.
+    """
     owner, space, envelopes = append.owner, append.space, append.envelopes
     for index, stored in enumerate(envelopes):
         envelope = stored.envelope
@@ -111,10 +120,13 @@ class _Position(NamedTuple):
 
 
 def append(appends: list[PreparedAppend]) -> Operation[list[AppendResult]]:
-    """What refuses one comes back, for an exception would have all that is written with it done again."""
+    """Append to one or more spaces, in order; return the new head of each, or its error.
+
+    An error is returned, because an exception would repeat all writes of the transaction.
+    """
     positions: dict[tuple[str, str], _Position | None] = {}
     for owner, space in sorted({(prepared.append.owner, prepared.append.space) for prepared in appends}):
-        # In one order, so that two who lock several do not wait for each other.
+        # Always in the same order, so that two transactions do not deadlock.
         rows = yield Execute(_LOCK, space_rows.space_params(owner, space))
         positions[owner, space] = _Position(*rows[0]) if rows else None
     results: list[AppendResult] = []
@@ -173,7 +185,7 @@ def _head_params(key: tuple[str, str], position: _Position) -> Params:
 
 
 def _write_snapshots(accepted: list[PreparedAppend]) -> Operation[None]:
-    """The last of each space."""
+    """Store the last snapshot of each space."""
     last_appends = {
         (one.append.owner, one.append.space): one.append for one in accepted if one.append.state is not None
     }

@@ -1,17 +1,18 @@
-"""Chats: titles over branching turns.
+"""Chats: each has a title, and turns that form branches.
 
-A turn is a response with `conversation_id` = the chat's id and `previous_id` = the turn before it. So asking anew makes
-a branch beside the old one, and nothing is destroyed. `head` is the last turn of the branch that is shown.
+A turn is a response whose `conversation_id` is the chat's id, and whose `previous_id` is the turn before it. Another
+answer to a question makes a new branch, and the old branch remains. `head` is the last turn of the branch that is
+shown.
 
 The rules:
 
-* A turn and its chat are begun in one transaction, which is also where it is decided that the head is finished: of two
-  requests at once, one begins.
-* A chat lives as long as the longest-lived of its turns would by itself, and not without any.
-* To delete a chat, delete it first and stop what runs in it afterwards: then nothing can begin in between, and the end
-  of a run whose row is gone is kept nowhere.
-* Chats are in the order in which they were last touched, and a page begins where that order stood when the last one
-  was read. So what is touched meanwhile is not seen twice.
+* A new turn and its chat are written in one transaction, which also checks that the head is finished: of two concurrent
+  requests, one begins.
+* A chat expires with the last of its turns. A chat without turns does not exist.
+* To delete a chat, delete its rows first and stop its runs afterwards. Then no turn can begin in between, and the end
+  of a run whose row was deleted is not stored.
+* Chats are listed in the order of their last update. A page begins at the position that the cursor of the last page
+  contains, so a chat that is updated meanwhile is not listed twice.
 """
 
 from __future__ import annotations
@@ -50,37 +51,37 @@ from .statement import Database, Execute, Operation, Params, Row, Statement, for
 
 
 class StoredChat(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat without its turns. Times are in seconds since 1970."""
+    """A chat, without its turns. Times are in seconds since 1970."""
 
     id: str
     owner: str
     title: str
     created_at: float
     updated_at: float
-    """When a turn of it was last begun or ended."""
+    """When one of its turns last began or ended."""
     expires_at: float | None = None
-    """None: when it is deleted."""
+    """None: it does not expire."""
     head: str | None = None
-    """The turn that is shown last. None: it has no turn yet, and is not kept before it has one. In a list it may have
-    expired; `get` gives the newest in its place."""
+    """Id of the last turn that is shown. None: the chat is new, and is stored with its first turn. In a list, this turn
+    may have expired; `get` returns the newest turn instead."""
 
 
 class ChatListEntry(NamedTuple):
-    """One of a list."""
+    """One chat of a list."""
 
     chat: StoredChat
     snippet: str | None = None
-    """Where what was searched for stands in the newest turn that holds it. None: in no turn (but in the title), or
-    nothing was searched for."""
+    """Text around the match in the newest turn that contains the query. None: only the title matches, or the list was
+    not a search."""
 
 
 class ChatPage(NamedTuple):
-    """A part of a list."""
+    """One page of a list of chats."""
 
     chats: list[ChatListEntry]
     has_more: bool
     next_cursor: str | None
-    """What to give as `after` for the next page."""
+    """The value of `after` for the next page."""
 
 
 # ---------------------------------------------------------------------------------------------- statements
@@ -150,7 +151,7 @@ def _search_statement(matches: search.Matches) -> sa.Select[Any]:
 _SEARCH = search.search_query([_T.c.of], _search_statement)
 
 
-# ---------------------------------------------------------------------------------------------- what can be asked
+# ---------------------------------------------------------------------------------------------- operations
 
 
 class _NewTurn(NamedTuple):
@@ -160,7 +161,10 @@ class _NewTurn(NamedTuple):
 
 
 def _begin_turn(new_turn: _NewTurn) -> Operation[RequestError | None]:
-    """What refuses it comes back, for an exception would have all that is written with it done again."""
+    """Write a new turn, and its chat if that is new.
+
+    An error is returned, because an exception would repeat all writes of the transaction.
+    """
     (chat, new_response, expected_head), row = new_turn, new_turn.new_response.response
     params = {"for_owner": chat.owner, "for_id": chat.id, "now": new_response.now}
     if chat.head is None:
@@ -169,7 +173,7 @@ def _begin_turn(new_turn: _NewTurn) -> Operation[RequestError | None]:
         yield from search.insert_texts([_title_text(chat)])
         yield from insert_responses([new_response])
         return None
-    rows = yield Execute(_LOCK, params)  # another that begins a turn in it waits from here on
+    rows = yield Execute(_LOCK, params)  # concurrent turns of this chat wait from here on
     if not rows:
         return ChatNotFound(chat.id)
     title, head = _chat_from_row(rows[0]).title, (yield from _head_of(rows[0], params))
@@ -195,7 +199,7 @@ class _ChatHead(NamedTuple):
 
 
 def _head_of(row: Row, params: Params) -> Operation[_ChatHead | None]:
-    """Its head, or the newest turn there is, if that has expired before another branch has."""
+    """Return the head of a chat; or its newest turn, if the head has expired before another branch."""
     rows = yield Execute(_GET_HEAD, {**params, "head": _chat_from_row(row).head})
     rows = rows or (yield Execute(_NEWEST_TURN, params))
     return _ChatHead(*rows[0]) if rows else None
@@ -218,7 +222,7 @@ def _update(params: Params) -> Operation[StoredChat | RequestError | None]:
     title, head = params["title"], params["head"]
     if head is not None:
         if not (yield Execute(_GET_HEAD, params)):
-            return RequestError(f"{head} is no turn of this conversation", code="not_a_turn", param="head")
+            return RequestError(f"{head} is not a turn of this conversation", code="not_a_turn", param="head")
         head = _newest_descendant(head, (yield Execute(_SIBLINGS, params)))
     updated = replace(chat, title=chat.title if title is None else title, head=head or chat.head)
     yield Execute(_UPDATE, {**params, "to_title": updated.title, "to_head": updated.head})
@@ -228,7 +232,12 @@ def _update(params: Params) -> Operation[StoredChat | RequestError | None]:
 
 
 def _newest_descendant(turn: str, turns: Sequence[Row]) -> str:
-    """The newest of `turns` (oldest first) that goes on from this one: the end of the branch that was last asked in."""
+    """Return the id of the newest turn that follows `turn`: the end of the branch that was last continued.
+
+    Args:
+        turn: id of a turn.
+        turns: (previous_id, id) of all turns of the chat, oldest first.
+    """
     followers: defaultdict[str | None, list[str]] = defaultdict(list)
     for previous, id in turns:
         followers[previous].append(id)
@@ -242,6 +251,7 @@ def _newest_descendant(turn: str, turns: Sequence[Row]) -> str:
 
 
 def delete(params: Params) -> Operation[list[StoredResponse] | None]:
+    """Delete a chat and its turns (see `Chats.delete`)."""
     if not (yield Execute(_DELETE, params)):
         return None
     deleted_turns = [response_from_row(row) for row in (yield Execute(_DELETE_TURNS, params))]
@@ -312,7 +322,7 @@ _BEGIN_EACH, _UPDATE_EACH, _DELETE_EACH = for_each(_begin_turn), for_each(_updat
 
 
 class Chats:
-    """`store.chats`. What a title holds that cannot be kept (NUL, half of a surrogate pair) is U+FFFD in it."""
+    """Operations on chats: `store.chats`. In titles, NUL and lone surrogates are replaced with U+FFFD."""
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
@@ -322,14 +332,20 @@ class Chats:
     async def begin_turn(
         self, chat: StoredChat, row: StoredResponse, fence: int, *, follows: str | None = None
     ) -> None:
-        """Keep a turn that is still to run, under this fence (as `Responses.begin` does), as the head of its chat.
+        """Store a turn that is about to run, with a fencing token (as `Responses.begin` does), as the head of its chat.
 
-        `chat`: as it was read (`get`), or, with `head=None`, a new one, which is made with its title. `row` has
-        `conversation_id=chat.id`. Raises `ChatBusy` (code `conversation_busy`) if the chat's head is not finished, or
-        is another than `chat.head` by now; `ChatMoved` (code `conversation_moved`) if it is another than `follows`,
-        the head as whoever asks saw it, where that is known; `ChatNotFound` (kind `response_not_found`, code
-        `conversation_not_found`) if it should be there and is not; `AlreadyStored` if there is a turn, or for a new
-        chat a chat, with this id."""
+        Args:
+            chat: the chat as `get` returned it; or a new chat with `head=None`, which is created with its title.
+            row: the turn. Its `conversation_id` is `chat.id`.
+            fence: fencing token of the driver.
+            follows: the head that the client has seen, if known.
+
+        Raises:
+            ChatBusy: if the chat's head is not finished, or is not `chat.head` any more (code `conversation_busy`).
+            ChatMoved: if the chat's head is not `follows` (code `conversation_moved`).
+            ChatNotFound: if the chat does not exist (kind `not_found`, code `conversation_not_found`).
+            AlreadyStored: if a turn with this id exists; for a new chat, also if a chat with its id exists.
+        """
         if (row.owner, row.conversation_id) != (chat.owner, chat.id):
             raise ValueError("a turn has its chat's owner, and its chat's id as conversation_id")
         check_names(**{"chat.id": chat.id, "chat.head": chat.head})
@@ -341,14 +357,27 @@ class Chats:
 
     @return_if_unstorable(None)
     async def get(self, owner: str, id: str) -> StoredChat | None:
+        """Return a chat; None if it does not exist. Its `head` is a turn that has not expired."""
         return await self._database.read(_get, self._params(owner, id))
 
     async def update(
         self, owner: str, id: str, *, title: str | None = None, head: str | None = None
     ) -> StoredChat | None:
-        """Give it another title, or another branch: that of the turn `head`, whose newest end becomes the chat's head.
-        It must be a turn of this chat: `RequestError` (code `not_a_turn`) otherwise. It does not count as touched.
-        None if there is no such chat."""
+        """Change the title or the shown branch of a chat. `updated_at` stays the same.
+
+        Args:
+            owner: owner of the chat.
+            id: id of the chat.
+            title: the new title; None: unchanged.
+            head: a turn of the branch to show. The newest turn that follows it becomes the chat's head. None:
+            unchanged.
+
+        Returns:
+            The changed chat; None if it does not exist.
+
+        Raises:
+            RequestError: if `head` is not a turn of this chat (code `not_a_turn`).
+        """
         changed = await self._update(owner, id, None if title is None else search.replace_unstorable(title), head)
         if isinstance(changed, RequestError):
             raise changed
@@ -362,31 +391,51 @@ class Chats:
 
     @return_if_unstorable(None)
     async def delete(self, owner: str, id: str) -> list[StoredResponse] | None:
-        """Delete it with all its turns. Gives the turns that were there, without bodies, so that what still runs can
-        be cancelled now (`not row.finished`) and all live logs let go of. None if there is no such chat."""
+        """Delete a chat with all its turns.
+
+        Returns:
+            The deleted turns without their bodies, so that the caller can cancel those in progress and drop live logs;
+            None if the chat does not exist.
+        """
         return await self._database.write(_DELETE_EACH, {**self._params(owner, id), "recording": self._recording})
 
     @return_if_unstorable(None)
     async def turns(
         self, owner: str, id: str, head: str | None = None, *, log: bool = True
     ) -> list[StoredResponse] | None:
-        """The branch that ends in `head` (None: the chat's own), from its beginning, with logs if asked for. If a turn
-        on the way is gone, those after it (then the first of them has a `previous_id`). None if there is no such chat,
-        or no such turn in it."""
+        """Read one branch of a chat.
+
+        Args:
+            owner: owner of the chat.
+            id: id of the chat.
+            head: the last turn of the branch; None: the chat's head.
+            log: whether the turns contain their logs.
+
+        Returns:
+            The turns of the branch, from its beginning. If a turn was deleted, only the turns after it (then the first
+            one has a `previous_id`). None if the chat does not exist, or does not contain the turn.
+        """
         return await self._database.read(_turns, {**self._params(owner, id), "head": head, "log": log})
 
     @return_if_unstorable(MappingProxyType[str | None, list[str]]({}))
     async def siblings(self, owner: str, id: str) -> Mapping[str | None, list[str]]:
-        """The ids of a chat's turns by what they follow (`previous_id`; None: nothing), oldest first. So a turn's
-        versions are `siblings[turn.previous_id]`."""
+        """Return the ids of a chat's turns by their `previous_id`, oldest first; None is the key of first turns.
+
+        So the versions of a turn are `siblings[turn.previous_id]`.
+        """
         return await self._database.read(_siblings, self._params(owner, id))
 
     async def list(
         self, owner: str, *, after: str | None = None, limit: int = 20, query: str | None = None
     ) -> ChatPage:
-        """A page of this owner's chats, the last touched first: those after `after` (a page's `last`; the id of a
-        chat will do, too, and stands for the place that it has now). `query`: only those that hold it in their title,
-        a question or an answer (see `search`)."""
+        """Return a page of an owner's chats, the last updated first.
+
+        Args:
+            owner: owner of the chats.
+            after: `next_cursor` of the page before; or the id of a chat, for its current position.
+            limit: maximum number of chats.
+            query: only chats that contain this text in their title, a question or an answer (see `search`).
+        """
         return await self._page(owner, after, limit, query and search.replace_unstorable(query)) or ChatPage(
             [], False, None
         )

@@ -1,11 +1,11 @@
-"""Conversations: ordered entries under one id, that several requests may add to.
+"""Conversations: ordered entries under one id, to which several requests may append.
 
 The rules:
 
-* A position belongs to one entry and is never given again. Whoever appends takes as many as it needs from the
-  conversation's own row, so that two replicas that append at once come one after the other, each whole.
-* An entry's id is its own within its conversation. What a response adds (`add`) goes with the response, in its
-  transaction; of that, what is there already is left as it is.
+* A position belongs to one entry and is never used again. A writer takes the positions that it needs from the row of
+  the conversation, so concurrent appends of two replicas are serialized, and each is contiguous.
+* The id of an entry is unique in its conversation. Entries of a response (`add_entries`) are written in the response's
+  transaction; entries that exist already are not changed.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from .statement import Database, Execute, Operation, Params, Row, Statement, for
 
 
 class StoredConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation, without its entries. Times are in seconds since 1970."""
+
     id: str
     owner: str
     created_at: float
     metadata: dict[str, str] = {}
     expires_at: float | None = None
-    """None: when it is deleted."""
+    """None: it does not expire."""
 
 
 class ConversationEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a conversation. `position` is given by the store; entries are in its order."""
+    """One item of a conversation. The store sets `position`, which is the order of entries."""
 
     id: str
     conversation_id: str = ""
@@ -42,7 +44,7 @@ class ConversationEntry(msgspec.Struct, frozen=True, kw_only=True):
     item: bytes
     """The protocol's item (JSON)."""
     message: bytes | None = None
-    """What it says to a model, where its writer wants to keep that too (JSON)."""
+    """The message to the model (JSON), if the writer stores it as well."""
 
 
 _C, _E = tables.conversations, tables.entries
@@ -122,6 +124,7 @@ def _update(params: Params) -> Operation[StoredConversation | None]:
 
 
 def delete(params: Params) -> Operation[bool]:
+    """Delete a conversation and its entries; return whether it existed."""
     if not (yield Execute(_DELETE, params)):
         return False
     yield Execute(_DELETE_ENTRIES, params)
@@ -136,7 +139,7 @@ def _removed_content(params: Params, entry: str | None) -> record_write.RemovedC
 
 
 def _assign_positions(params: Params) -> Operation[list[ConversationEntry] | None]:
-    """The entries, with the places that are theirs now. Whoever else adds to this conversation waits from here on."""
+    """Assign positions to new entries. Concurrent appends to this conversation wait from here on."""
     entries: list[ConversationEntry] = params["entries"]
     rows = yield Execute(_TAKE_POSITIONS, {**params, "many": len(entries)})
     if not rows:
@@ -165,8 +168,10 @@ def _append(params: Params) -> Operation[list[ConversationEntry] | None]:
 
 
 def add_entries(params: Params) -> Operation[list[record_write.NewEntry]]:
-    """Those that are not in it yet, at its end (see `appending`). Nothing, if there is no such conversation. What the
-    record is to say of that."""
+    """Append the entries whose ids are not in the conversation yet; return their record entries.
+
+    Nothing is done if the conversation does not exist. `params`: see `append_params`.
+    """
     placed = yield from _assign_positions(params)
     if not placed:
         return []
@@ -192,7 +197,7 @@ def _record_entries(params: Params, placed: list[ConversationEntry]) -> list[rec
 def append_params(
     owner: str, id: str, entries: list[ConversationEntry], expires_at: float | None, now: float
 ) -> Params:
-    """Them, to this conversation, which is to expire no sooner than `until`."""
+    """Return the parameters of an append to a conversation, which must not expire before `expires_at`."""
     min_expires_at = math.inf if expires_at is None else expires_at
     return {
         "for_owner": owner,
@@ -228,6 +233,7 @@ def _get_entry(params: Params) -> Operation[ConversationEntry | None]:
 
 
 def delete_entry(params: Params) -> Operation[bool]:
+    """Delete one entry; return whether it existed."""
     if not (yield Execute(_DELETE_ENTRY, params)):
         return False
     yield from record_write.record_removals_of(params, [_removed_content(params, params["entry_id"])])
@@ -239,7 +245,7 @@ _DELETE_ENTRY_EACH = for_each(delete_entry)
 
 
 class Conversations:
-    """`store.conversations`."""
+    """Operations on conversations: `store.conversations`."""
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
@@ -247,7 +253,11 @@ class Conversations:
         self._recording = recording
 
     async def create(self, conversation: StoredConversation) -> None:
-        """Raises `AlreadyStored`."""
+        """Store a new conversation.
+
+        Raises:
+            AlreadyStored: if there is a conversation with this id.
+        """
         check_names(id=conversation.id, owner=conversation.owner)
         row = {
             **msgspec.structs.asdict(conversation),
@@ -258,27 +268,38 @@ class Conversations:
 
     @return_if_unstorable(None)
     async def get(self, owner: str, id: str) -> StoredConversation | None:
+        """Return a conversation; None if it does not exist."""
         return await self._database.read(_get, self._params(owner, id))
 
     @return_if_unstorable(None)
     async def update(self, owner: str, id: str, metadata: dict[str, str]) -> StoredConversation | None:
-        """Put this in the place of its metadata. None if there is no such conversation."""
+        """Replace the metadata; return the conversation, or None if it does not exist."""
         params = {**self._params(owner, id), "to_metadata": msgspec.json.encode(metadata)}
         return await self._database.write(_UPDATE_EACH, params)
 
     @return_if_unstorable(False)
     async def delete(self, owner: str, id: str) -> bool:
-        """With all its entries. Whether there was one."""
+        """Delete a conversation with all its entries; return whether it existed."""
         return await self._database.write(_DELETE_EACH, {**self._params(owner, id), "recording": self._recording})
 
     @return_if_unstorable(None)
     async def append(
         self, owner: str, id: str, entries: Iterable[ConversationEntry], *, keep_until: float | None = 0.0
     ) -> list[ConversationEntry] | None:
-        """Add them at its end, all or none, and give them back with their positions. None if there is no such
-        conversation. It will expire no sooner than `keep_until` (None: not at all).
+        """Append entries, all or none.
 
-        Raises `AlreadyStored` if one of the ids is in it already."""
+        Args:
+            owner: owner of the conversation.
+            id: id of the conversation.
+            entries: the new entries.
+            keep_until: the conversation will not expire before this time, in seconds since 1970. None: never.
+
+        Returns:
+            The entries with their positions; None if the conversation does not exist.
+
+        Raises:
+            AlreadyStored: if one of the ids is in the conversation already.
+        """
         new_entries = list(entries)
         check_names(**{f"entries[{place}].id": entry.id for place, entry in enumerate(new_entries)})
         params = {**append_params(owner, id, new_entries, keep_until, self._clock()), "recording": self._recording}
@@ -294,18 +315,29 @@ class Conversations:
         limit: int = 20,
         order: Literal["asc", "desc"] = "asc",
     ) -> list[ConversationEntry] | None:
-        """A page of them: those that come after the entry `after` in this order. None if there is no such
-        conversation, or no such entry in it."""
+        """Return a page of entries.
+
+        Args:
+            owner: owner of the conversation.
+            id: id of the conversation.
+            after: id of the entry before the page, in this order; None: from the beginning.
+            limit: maximum number of entries.
+            order: ascending or descending positions.
+
+        Returns:
+            The entries; None if the conversation does not exist, or does not contain `after`.
+        """
         params = {**self._params(owner, id), "entry_id": after, "most": limit, "order": order}
         return await self._database.read(_entries, params)
 
     @return_if_unstorable(None)
     async def entry(self, owner: str, id: str, entry_id: str) -> ConversationEntry | None:
+        """Return one entry; None if it does not exist."""
         return await self._database.read(_get_entry, {**self._params(owner, id), "entry_id": entry_id})
 
     @return_if_unstorable(False)
     async def delete_entry(self, owner: str, id: str, entry_id: str) -> bool:
-        """Whether there was one."""
+        """Delete one entry; return whether it existed."""
         params = {**self._params(owner, id), "entry_id": entry_id, "recording": self._recording}
         return await self._database.write(_DELETE_ENTRY_EACH, params)
 

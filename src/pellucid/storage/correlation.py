@@ -1,7 +1,8 @@
-"""What in a space follows from what: which envelopes correlate to an id, and what opened its contexts.
+"""Correlation of envelopes: which envelopes correlate to an id, and which envelopes opened contexts.
 
-A tree of reasoning is found by them: its answers and responses by what they correlate to, the contexts of a space by
-what opened them. A link is an id and a seq: it says nothing, and is left where an envelope is erased.
+They are used to build a tree of reasoning: its answers and responses are found by correlation ids, the contexts of a
+space by the envelopes that opened them. A link is an id and a sequence number. It contains no content, and remains when
+the envelope is erased.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _correlated_sqlite() -> sa.Select[tuple[object, ...]]:
 
 
 def _correlated_postgresql() -> sa.Select[tuple[object, ...]]:
-    """Each name, and each envelope, is looked up by itself: as in `portions`."""
+    """Build the statement for PostgreSQL. A lateral join looks up each name and each envelope, as in `paging`."""
     names = _names.postgresql
     links_of_name = sa.select(_L.c.seq).where(_link_in_space, _L.c.about == names.c.value, _L.c.seq > _after)
     links = links_of_name.order_by(_L.c.seq).limit(_limit).lateral()
@@ -65,7 +66,7 @@ _DELETE = Statement(sa.delete(_L).where(sa.tuple_(*_key).in_(_first_links)).retu
 
 
 def link_rows(owner: str, name: str, envelopes: Iterable[StoredEnvelope]) -> list[Params]:
-    """As the table has them."""
+    """Return the rows of the links of these envelopes."""
     return [
         {"owner": owner, "space": name, "about": about, "seq": stored.envelope.seq}
         for stored in envelopes
@@ -75,6 +76,8 @@ def link_rows(owner: str, name: str, envelopes: Iterable[StoredEnvelope]) -> lis
 
 
 class CorrelationQuery(msgspec.Struct, frozen=True):
+    """Arguments of `find_correlated`: sequence numbers greater than `after`."""
+
     owner: str
     name: str
     ids: tuple[str, ...]
@@ -83,6 +86,8 @@ class CorrelationQuery(msgspec.Struct, frozen=True):
 
 
 class OpenersQuery(msgspec.Struct, frozen=True):
+    """Arguments of `find_openers`: sequence numbers between `after` and `before`, both exclusive."""
+
     owner: str
     name: str
     after: int
@@ -92,6 +97,7 @@ class OpenersQuery(msgspec.Struct, frozen=True):
 
 
 def find_correlated(query: CorrelationQuery) -> Operation[EnvelopePage]:
+    """Read envelopes that correlate to one of the ids, in ascending order."""
     ids = [id for id in dict.fromkeys(query.ids) if is_storable(id)]
     if not ids:
         return EnvelopePage()
@@ -109,6 +115,7 @@ def find_correlated(query: CorrelationQuery) -> Operation[EnvelopePage]:
 
 
 def find_openers(query: OpenersQuery) -> Operation[EnvelopePage]:
+    """Read envelopes that opened contexts."""
     rows = yield Execute(
         _OPENERS[query.newest],
         {
@@ -123,7 +130,7 @@ def find_openers(query: OpenersQuery) -> Operation[EnvelopePage]:
 
 
 def _remove(params: Params) -> Operation[int]:
-    """The first of a space's links; how many."""
+    """Delete the first links of a space; return their number."""
     return len((yield Execute(_DELETE, params)))
 
 

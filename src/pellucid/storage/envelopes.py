@@ -1,13 +1,13 @@
-"""What was said in a space, as it is kept and read back.
+"""Envelopes of a space: how they are stored, read and erased.
 
 The rules:
 
-* `at` is the time of whichever replica took an envelope, so it may fall. `latest`, the latest so far, does not: the
-  first that was taken at a time or later is found by halving.
-* What is searched is every string of the payload, the words that its sender meant for people first; of MCP, nothing
-  that JSON-RPC needs for itself. The text is not kept again beside the envelope, only what compares.
-* What is erased keeps its place in the log, and loses what it said. The space gets a new version, so that whoever has
-  it in memory forgets it.
+* `at` is the clock time of the replica that accepted an envelope, so it may decrease. `latest` is the maximum of `at`
+  so far, and never decreases: the first envelope at or after a time is found by binary search.
+* The searched text is every string of the payload, beginning with the text that the sender wrote for people. Strings
+  that JSON-RPC needs are left out of MCP messages. The text itself is not stored twice, only its folded form.
+* An erased envelope keeps its place in the log, and loses its content. The space gets a new version, so that replicas
+  with the space in memory read it again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from .statement import Execute, Operation, Params, Row, Statement, for_each, jso
 
 
 class StoredEnvelope(msgspec.Struct, frozen=True):
-    """What is kept of an envelope."""
+    """An envelope as it is stored."""
 
     envelope: Envelope
-    """With its seq."""
+    """The envelope, with its sequence number."""
     at: int
-    """When the gateway took it: milliseconds since 1970."""
+    """When the gateway accepted it, in milliseconds since 1970."""
     place: ContextPlace
     note: bytes = b"{}"
-    """JSON, of whoever writes it: flags, links, what it ended …"""
+    """JSON of the space's writer: flags, links, the contexts that the envelope ended …"""
 
     @property
     def with_flags(self) -> Envelope:
-        """The envelope as its readers are told: with what there is to be seen about it."""
+        """The envelope as participants receive it: with the flags of its note."""
         flags = _flags_in(self.note)
         return replace(self.envelope, flags=flags) if flags else self.envelope
 
@@ -62,7 +62,7 @@ def _flags_in(note: bytes) -> tuple[Flag, ...]:
 
 
 def _without_flags(note: bytes) -> bytes:
-    """The note without its flags, which quote what was said."""
+    """Return the note without its flags, because they quote the content."""
     if not _flags_in(note):
         return note
     fields: dict[str, msgspec.Raw] = msgspec.json.decode(note, type=dict[str, msgspec.Raw])
@@ -83,11 +83,11 @@ _sender = param("sender")
 
 
 def first_from(select: sa.Select[Any], seq: sa.ColumnElement[int]) -> sa.Select[Any]:
-    """The first row of `select` from this seq on, along the primary key.
+    """Return a statement for the first row of `select` at or after a sequence number, along the primary key.
 
-    Of a table that is new PostgreSQL has no statistics: by an equation it would find a seq as well along an index in
-    which another column stands before it, and read all of the log for one envelope, for as long as it keeps that plan.
-    In the order of a range there is the primary key alone.
+    PostgreSQL has no statistics of a new table. For an equality condition, it may choose an index in which another
+    column precedes `seq`, and read the whole log for one envelope, as long as it caches that plan. A range in the order
+    of `seq` can only use the primary key.
     """
     return select.where(_E.c.seq >= seq).order_by(_E.c.seq).limit(sa.literal_column("1"))
 
@@ -105,8 +105,10 @@ _GET_HEAD = Statement(sa.select(_S.c.head).where(_S.c.owner == _owner, _S.c.name
 
 
 def _existing_names(column: sa.Column[Any], *more: Any) -> Statement:
-    """Those of the names given, as JSON, that are there. Each is looked up by itself: PostgreSQL would rather join than
-    do that for what merely is to exist."""
+    """Build the statement that selects the existing ones from a JSON list of names.
+
+    Each name is looked up by a subquery: for EXISTS, PostgreSQL would choose a join instead.
+    """
     match: sa.Select[Any] = sa.select(sa.literal_column("1")).where(_in_space, *more).limit(sa.literal_column("1"))
     queries = [
         sa.select(names.c.value).where(match.where(column == names.c.value).scalar_subquery().is_not(None))
@@ -134,17 +136,17 @@ _DELETE = Statement(
 )
 
 SEQ_DIGITS = 12
-"""Of a seq, as the id of a text: so many, that they are in order."""
+"""Number of digits of a sequence number in the id of a text, so that texts are in the order of the log."""
 
 
-# ---------------------------------------------------------------------------------------------- what is kept of one
+# ---------------------------------------------------------------------------------------------- rows
 
 
 space_scope = record_content.space_scope
 
 
 def row_of(owner: str, name: str, stored: StoredEnvelope) -> Params:
-    """As the table has it, but for `latest`."""
+    """Return the row of an envelope, without `latest`."""
     envelope, at, place, note = stored.envelope, stored.at, stored.place, stored.note
     return {
         "owner": owner,
@@ -165,7 +167,7 @@ def row_of(owner: str, name: str, stored: StoredEnvelope) -> Params:
 
 
 def search_text(owner: str, name: str, stored: StoredEnvelope) -> search.Text | None:
-    """What search is to find of it."""
+    """Return the searchable text of an envelope; None if it has none."""
     envelope = stored.envelope
     text = searched_text(envelope)
     if not text:
@@ -179,18 +181,22 @@ def search_text(owner: str, name: str, stored: StoredEnvelope) -> search.Text | 
 
 
 def text_id(seq: int) -> str:
+    """Return the id of an envelope's searchable text: its sequence number with leading zeros."""
     return f"{seq:0{SEQ_DIGITS}d}"
 
 
 def sender_trait(sender: str) -> str:
+    """Return the search trait of envelopes of this sender."""
     return f"from {sender}"
 
 
 def kind_trait(kind: str) -> str:
+    """Return the search trait of envelopes of this kind, or family of kinds."""
     return f"kind {kind}"
 
 
 def context_trait(path: str) -> str:
+    """Return the search trait of envelopes in this context, or below it."""
     return f"in {path}"
 
 
@@ -202,14 +208,14 @@ def envelope_from_row(row: Row) -> StoredEnvelope:
     return StoredEnvelope(_decode_envelope(body), at, ContextPlace(path, role, of), note)
 
 
-# ---------------------------------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------------------------------- reading
 
 
 MAX_SEQ = 10**SEQ_DIGITS - 1
 
 
 def seq_or_zero(seq: int) -> int:
-    """The seq, if it can be one: else 0, which none has."""
+    """Return a sequence number if it is in the possible range, else 0, which no envelope has."""
     return seq if 0 < seq <= MAX_SEQ else 0
 
 
@@ -224,6 +230,7 @@ def get_envelope_by_id(params: Params) -> Operation[StoredEnvelope | None]:
 
 
 def first_seq_since(params: Params) -> Operation[int]:
+    """Find the first envelope at or after a time, by binary search over `latest`."""
     head = yield Execute(_GET_HEAD, params)
     first, end = 1, (head[0][0] if head else 0) + 1
     while first < end:
@@ -237,12 +244,15 @@ def first_seq_since(params: Params) -> Operation[int]:
 
 
 class NamesQuery(msgspec.Struct, frozen=True):
+    """Arguments of `existing_names`."""
+
     owner: str
     name: str
     names: NameSet
 
 
 def existing_names(query: NamesQuery) -> Operation[NameSet]:
+    """Return those ids and paths that exist in a space."""
     existing: list[frozenset[str]] = []
     for statement, names in (_EXISTING_IDS, query.names.ids), (_EXISTING_PATHS, query.names.paths):
         storable_names = [name for name in names if is_storable(name)]
@@ -257,10 +267,12 @@ def existing_names(query: NamesQuery) -> Operation[NameSet]:
     return NameSet(*existing)
 
 
-# ---------------------------------------------------------------------------------------------- what is taken away
+# ---------------------------------------------------------------------------------------------- erasing and deleting
 
 
 class Erasure(msgspec.Struct, frozen=True):
+    """Arguments of `erase_envelopes`."""
+
     owner: str
     name: str
     seqs: tuple[int, ...]
@@ -269,13 +281,14 @@ class Erasure(msgspec.Struct, frozen=True):
 
 
 def erase_envelopes(erasure: Erasure) -> Operation[int]:
+    """Erase the content of envelopes; return how many were not erased before."""
     params = {"for_owner": erasure.owner, "for_name": erasure.name}
     bodies: list[Params] = []
     remaining: dict[tuple[str, str, str], list[bytes]] = {}
     for seq in erasure.seqs:
         rows = yield Execute(_GET_LOCKED, {**params, "seq": seq})
         stored = envelope_from_row(rows[0]) if rows else None
-        # Not by its mark alone: a sender may have written that.
+        # The mark in `extra` alone is no evidence that the envelope is erased: a sender may have written it.
         if (
             stored
             and (erased := replace(stored.envelope, payload={}, extra=ERASED, context_operation=None))
@@ -297,7 +310,7 @@ def erase_envelopes(erasure: Erasure) -> Operation[int]:
 
 
 def _remove(params: Params) -> Operation[int]:
-    """The first of what was said in it; how many."""
+    """Delete the first envelopes of a space; return their number."""
     rows = yield Execute(_DELETE, params)
     text_ids = [text_id(row[0]) for row in rows]
     owner, scope = params["for_owner"], space_scope(params["for_name"])

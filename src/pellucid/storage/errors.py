@@ -1,6 +1,6 @@
-"""What a store says when it cannot do what it was asked: to callers, that it does not; in the log (`OutageLog`), why.
+"""Errors of the store. Callers learn that an operation failed; the log says why (`OutageLog`).
 
-No message holds SQL or a value that was to be kept: of what the database said, only the name of the error is known.
+No message contains SQL or a stored value: only the name of the database's error is used.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ..telemetry import log
 from ..unicode import truncate
 
 RECOVERY_SECONDS = 1.0
-"""Seconds without a failure, after which an answer means that it answers again: a database that does every other thing
-is not told twice each time."""
+"""Seconds without a failure until the database counts as available again. So a database that fails every second call is
+not logged each time."""
 
 REPEAT_SECONDS = 10.0
-"""So long the same fault is not said again."""
+"""Seconds during which the same error is not logged again."""
 
 
 class StoreError(PellucidError):
-    """The store did not do it, or did not say whether it did.
+    """The store did not carry out an operation, or its result is unknown.
 
-    `cause` is the name of the database's own error (`ConnectionRefusedError`, `DiskFullError`), for a log.
+    `cause` is the name of the database's error for the log, for example `ConnectionRefusedError` or `DiskFullError`.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class StoreError(PellucidError):
         self.cause = cause
 
     def copy(self) -> StoreError:
-        """The same for another waiter: an exception that is raised twice gathers both tracebacks."""
+        """Return a copy for another waiter: an exception that is raised twice would collect both tracebacks."""
         return type(self)(self.info.message, kind=self.info.kind, code=self.info.code or "", cause=self.cause)
 
 
 class StoreUnavailable(StoreError):
-    """Nobody is there, or what is there cannot work now: nothing that is tried with it will do."""
+    """The database cannot be reached or cannot work now: every statement would fail."""
 
 
 class StatementFailed(StoreError):
-    """The database took no offence at the rest: only this statement cannot be done as it is."""
+    """The database works, but cannot execute this statement."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class StatementFailed(StoreError):
     ) -> None:
         super().__init__(message, kind=kind, code=code, cause=cause)
         self.is_retryable = is_retryable
-        """It came into another's way (a deadlock, say), and the same may succeed if it is tried again."""
+        """Whether the statement may succeed when it is repeated, for example after a deadlock."""
 
 
 class AlreadyStored(StatementFailed):
-    """There is such a row already."""
+    """There is a row with this key already."""
 
     def __init__(
         self,
-        message: str = "there is something with this id already; each needs an id of its own",
+        message: str = "there is something with this id already; ids must be unique",
         *,
         kind: ErrorKind = "invalid_request",
         code: str = "already_exists",
@@ -81,16 +81,16 @@ class AlreadyStored(StatementFailed):
 
 
 class PreviousResponseGone(PellucidError):
-    """A response that a kept one builds on is not there any more. `missing` is its id."""
+    """A response in the chain of `previous_id`s is not stored any more. `missing_id` is its id."""
 
     def __init__(self, missing: str) -> None:
-        message = f"the response {missing}, on which this conversation builds, is not kept any more"
+        message = f"the response {missing}, on which this conversation builds, is not stored any more"
         super().__init__(ErrorInfo(kind="not_found", code="previous_response_not_found", message=message))
         self.missing_id = missing
 
 
 class ChatBusy(RequestError):
-    """A turn cannot begin while the one before it is still being answered."""
+    """A turn cannot begin while the turn before it is in progress."""
 
     def __init__(self) -> None:
         message = "this conversation is being answered; wait for the end of it, or cancel it"
@@ -98,15 +98,15 @@ class ChatBusy(RequestError):
 
 
 class ChatMoved(RequestError):
-    """A turn would go on from another place than its chat is at now."""
+    """A turn would follow another turn than the current head of its chat."""
 
     def __init__(self) -> None:
-        message = "follows: this conversation goes on elsewhere by now; load it again, and ask where it is"
+        message = "follows: this conversation has a newer turn; load it again, and continue from its last turn"
         super().__init__(message, code=CONVERSATION_MOVED, param="follows")
 
 
 class ChatNotFound(RequestError):
-    """There is no such chat, or not any more."""
+    """The chat does not exist, or not any more."""
 
     def __init__(self, id: str) -> None:
         message = f"there is no conversation {truncate(id)}; it may have been deleted, or have expired"
@@ -114,7 +114,7 @@ class ChatNotFound(RequestError):
 
 
 class SpaceNotFound(RequestError):
-    """There is no such space, or not any more."""
+    """The space does not exist, or not any more."""
 
     def __init__(self, name: str) -> None:
         message = f"there is no space {truncate(name)}; it may have been removed"
@@ -122,28 +122,34 @@ class SpaceNotFound(RequestError):
 
 
 class AppendConflict(PellucidError):
-    """Somebody else appended to the space, or changed it: `head` and `version` say where it is now.
+    """Another writer appended to the space or changed it. `head` and `version` are its current ones.
 
-    Whoever appends reads what is new and tries again; nobody else is to see this."""
+    The writer reads the new envelopes and tries again. No client gets this error.
+    """
 
     def __init__(self, head: int, version: int) -> None:
-        message = "somebody else wrote into this space meanwhile; try again"
+        message = "another writer appended to this space meanwhile; try again"
         super().__init__(ErrorInfo(kind="unavailable", code="overtaken", message=message))
         self.head = head
         self.version = version
 
 
 class OutageLog:
-    """Why a database does not do what it is asked: `with` it, whatever is asked is carried out.
+    """Context manager around operations of a database, which logs outages.
 
-    A database has two, one for what is read and one for what is written (a full disk can be read). One line says that
-    it stopped answering, one that it answers again, and none is there for each request in between."""
+    A database has two, one for reads and one for writes: a full disk can be read. One line is logged when the database
+    stops answering, and one when it answers again. Failed requests in between are not logged.
+
+    Args:
+        operation: which operations, for the message.
+        clock: monotonic time in seconds.
+    """
 
     def __init__(self, operation: Literal["read", "written"], clock: Callable[[], float] = time.monotonic) -> None:
         self._operation = operation
         self._clock = clock
         self._failed_at: float | None = None
-        """When it did last, while it does not answer."""
+        """Time of the last failure during an outage; None: there is no outage."""
         self._logged_at: dict[str, float] = {}
 
     def __enter__(self) -> None:

@@ -1,14 +1,13 @@
-"""What was said in a space, read and searched along one index at a time.
+"""Reading and searching the log of a space, each time along one index.
 
 The rules:
 
-* Whatever is asked is a stretch of the log, in its order, and is walked along one index: all there is, what one sender
-  said, one family of kinds, what stands in one root context. What else is asked for is looked at on the way.
-* Several kinds are several such walks, whose results are merged.
-* What a walk finds is numbers and lengths; what is said there is read afterwards, as much as makes a portion
-  (`portions`).
-* A search walks along the texts. SQLite's index of them knows who said what kind of thing in which context, so that it
-  gives none of anybody else's; PostgreSQL's does not, and weighs whether to walk along the log instead.
+* A query is a range of the log, in its order, and scans one index: of all envelopes, of one sender, of one family of
+  kinds, or of one root context. Other conditions are filters on the rows.
+* Several kinds are several scans, whose results are merged.
+* A scan returns sequence numbers and lengths. The envelopes of one page are read afterwards (`paging`).
+* A search scans the texts. SQLite's index of texts contains sender, kind and context (as traits), so it returns no
+  other texts. PostgreSQL's does not; its planner may scan the log instead.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _CHECKS = {
     "family": _if_set(_family, _is_of_kind),
 }
 _SCANS = {"path": _is_in_context, "sender": _is_from_sender, "family": sa.and_(_E.c.family == _family, _is_of_kind)}
-"""By what is asked for, the narrowest first as a rule."""
+"""Index conditions by parameter. The first are usually the most selective."""
 
 
 def _scan(by: str | None) -> sa.Select[Any]:
@@ -70,15 +69,14 @@ _FIRST = {by: Statement(_scan(by).order_by(_E.c.seq)) for by in (None, *_SCANS)}
 _LAST = {by: Statement(_scan(by).order_by(_E.c.seq.desc())) for by in (None, *_SCANS)}
 
 _seq_of_text = sa.case((_T.c.scope == param("for_scope"), sa.cast(_T.c.id, sa.BigInteger)))
-"""Another scope's ids are no numbers."""
+"""The ids of other scopes are not numbers, so they must not be cast."""
 _text_of_seq = sa.func.substr(
     sa.cast(_E.c.seq + sa.literal_column(str(10**SEQ_DIGITS)), sa.Text), sa.literal_column("2")
 )
 
 
 def _start_number() -> sa.ColumnElement[int]:
-    """Texts are numbered in the order of the log, so the place in it to begin from is a number too: that of the last
-    text before `before`."""
+    """Return the number of the last text before `before`. Texts are numbered in the order of the log."""
     other = _T.alias()
     last = (
         sa.select(other.c.number)
@@ -90,7 +88,7 @@ def _start_number() -> sa.ColumnElement[int]:
 
 
 def _newest_matches(matches: search.Matches) -> sa.Select[Any]:
-    """The newest that hold it: first which they are, then how long."""
+    """Build the statement for the newest matches without filters: first the texts, then the lengths of envelopes."""
     texts = matches.texts.where(_T.c.of == _name, matches.number <= _start_number())
     newest = texts.order_by(matches.number.desc()).limit(_limit).subquery()
     return (
@@ -99,7 +97,7 @@ def _newest_matches(matches: search.Matches) -> sa.Select[Any]:
 
 
 def _newest_filtered(matches: search.Matches) -> sa.Select[Any]:
-    """The newest of some of them that hold it."""
+    """Build the statement for the newest matches with filters."""
     return (
         matches.texts.join(_E, sa.and_(_in_space, _E.c.seq == _seq_of_text))
         .where(_T.c.of == _name, matches.number <= _start_number(), *_CHECKS.values())
@@ -109,10 +107,12 @@ def _newest_filtered(matches: search.Matches) -> sa.Select[Any]:
 
 
 def _newest_filtered_postgresql(matches: search.Matches) -> sa.Select[Any]:
-    """The same of some of them, for PostgreSQL: it can begin with these or with the texts, and weighs what is more.
+    """Build the same statement for PostgreSQL, which can start with the texts or with the log.
 
-    That both ways say the same it cannot know: with two equations it would expect next to nothing, and sort what it
-    could walk along. So the second is a range, said twice, by which it expects a hundredth."""
+    PostgreSQL's planner does not know that the two join conditions are equivalent. For two equations it would estimate
+    almost no rows, and sort instead of scanning in order. So the second condition is a range, written twice, for which
+    it estimates one hundredth.
+    """
     seq_range = [_E.c.seq.between(_seq_of_text, _seq_of_text)] * 2
     filters = [_if_set(by, _SCANS[name]) for name, by in (("path", _path), ("sender", _sender), ("family", _family))]
     return (
@@ -129,11 +129,11 @@ _SEARCH = {
 }
 
 
-# ---------------------------------------------------------------------------------------------- what is asked for
+# ---------------------------------------------------------------------------------------------- operations
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of the log, and what in it."""
+    """A range of the log, with filters (see `Spaces.page` and `Spaces.search`)."""
 
     owner: str
     name: str
@@ -148,7 +148,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_possible(self) -> bool:
-        """Whether these can be names at all, and a seq is between the two."""
+        """Whether the names can be stored, and there is a sequence number between `after` and `before`."""
         names = (self.owner, self.name, self.sender, self.within, *self.kinds)
         has_room = self.before is None or self.before > self.after + 1
         return (
@@ -160,7 +160,7 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _scan_params(query: LogQuery) -> Iterator[Params]:
-    """The parameters of each walk."""
+    """Yield the parameters of each scan: one for each kind."""
     before = MAX_SEQ if query.before is None else max(0, min(query.before, MAX_SEQ))
     path = query.within
     params = {
@@ -201,6 +201,7 @@ def _traits(params: Params) -> Iterator[str]:
 
 
 def read_log(query: LogQuery) -> Operation[EnvelopePage]:
+    """Read one page of the log."""
     statements = _LAST if query.newest else _FIRST
     scans: list[list[Row]] = []
     for params in _scan_params(query):
@@ -213,6 +214,7 @@ def read_log(query: LogQuery) -> Operation[EnvelopePage]:
 
 
 def search_log(query: LogQuery) -> Operation[EnvelopePage]:
+    """Search the log; return the newest matches."""
     scope, scans = space_scope(query.name), list[list[Row]]()
     for params in _scan_params(query):
         search_params = search.search_params(query.owner, scope, query.query, _traits(params))

@@ -1,7 +1,7 @@
-"""API keys, as far as they are kept: a hash, whose it is, and what it allows. The key itself is nowhere.
+"""API keys: the store contains the hash, the owner and the policy of each key, and never the key itself.
 
-Keys are the operator's, so they are found by hash or id, not by owner. Whether a key that was found may still be used
-is for its reader to say: an expired or revoked one is kept, so that it can be told from one that never was.
+The operator manages keys, so they are found by hash or id, without an owner. The caller decides whether a key is still
+valid. Expired and revoked keys remain stored, so that they can be distinguished from keys that never existed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from .statement import Database, Execute, Operation, Params, Row, Statement, for
 
 
 class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key as it is stored. Times are in seconds since 1970."""
+
     id: str
     hash: bytes
     owner: str
@@ -23,7 +25,7 @@ class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
     revoked_at: float | None = None
     policy: bytes = b"{}"
-    """What it allows (JSON)."""
+    """The policy of the key (JSON)."""
 
 
 _K = tables.keys
@@ -64,28 +66,32 @@ _REVOKE_EACH = for_each(_revoke)
 
 
 class Keys:
-    """`store.keys`."""
+    """Operations on API keys: `store.keys`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def add(self, key: StoredKey) -> None:
-        """Raises `AlreadyStored` for an id or a hash that is there."""
+        """Store a new key.
+
+        Raises:
+            AlreadyStored: if there is a key with this id or hash.
+        """
         check_names(id=key.id, owner=key.owner, name=key.name)
         await self._database.write(_insert, msgspec.structs.asdict(key))
 
     async def by_hash(self, hash: bytes) -> StoredKey | None:
-        """The key with this hash, whatever has become of it."""
+        """Return the key with this hash, also if it is expired or revoked."""
         return await self._database.read(_by_hash, hash)
 
     @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredKey, ...]:
-        """All keys, or one owner's, oldest first."""
+        """Return all keys, or those of one owner, oldest first."""
         return tuple(await self._database.read(_list, owner))
 
     @return_if_unstorable(False)
     async def revoke(self, id: str, now: float) -> bool:
-        """Whether there was such a key and it was not revoked before."""
+        """Revoke a key at the time `now`; return whether it existed and was not revoked before."""
         return await self._database.write(_REVOKE_EACH, {"for_id": id, "at": now})
 
 

@@ -1,11 +1,11 @@
-"""Older databases become this one: Alembic's migrations, as SQL.
+"""Migration of databases of older versions, with Alembic's migrations as SQL.
 
-They ship in `migrations/` and run on start. Alembic writes the statements (its offline mode) and the driver that is
-there anyway carries them out, in one transaction and under a lock, so that of several replicas that start at once one
-migrates and the others find it done. A migration is therefore SQL alone: it cannot read a row and decide.
+The migrations are in `migrations/`, and run at start. Alembic writes the statements (offline mode), and the store's
+driver executes them in one transaction and under a lock: if several replicas start at once, one migrates. A migration
+is therefore only SQL: it cannot decide by the content of rows.
 
-What brings an empty database up to date is kept in `migrations/DIALECT.sql`, as `python -m pellucid.storage.migrate`
-writes it, so that a first start does not load Alembic (13 MiB, and a third of a second).
+The statements for an empty database are in `migrations/DIALECT.sql`, which `python -m pellucid.storage.migrate` writes.
+So the first start does not load Alembic (13 MiB, and a third of a second).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from .errors import StoreError
 
 HEAD_VERSION = "0005"
-"""The version of this Pellucid's store."""
+"""Version of the database schema that this Pellucid uses."""
 
 DIALECTS = ("sqlite", "postgresql")
 
@@ -26,13 +26,13 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 _SEPARATOR = ";\n\n"
 
 ADVISORY_LOCK_KEY = 0x70656C6C75636964
-"""PostgreSQL's advisory lock that a migrating replica holds: "pellucid"."""
+"""Key of PostgreSQL's advisory lock that a migrating replica holds: "pellucid" in ASCII."""
 
-_alembic_lock = threading.Lock()  # what a migration script talks to is global in Alembic
+_alembic_lock = threading.Lock()  # Alembic's migration context is a global variable
 
 
 class _Statements(io.StringIO):
-    """Alembic writes a statement at a time."""
+    """Text buffer that collects the statements which Alembic writes, one in each call."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,8 +47,15 @@ class _Statements(io.StringIO):
 
 @lru_cache
 def migration_statements(dialect: str, version: str | None) -> tuple[str, ...]:
-    """The statements that bring a database of this version (None: an empty one) up to date; none if it is. Raises
-    `StoreError`."""
+    """Return the statements that migrate a database to `HEAD_VERSION`.
+
+    Args:
+        dialect: one of `DIALECTS`.
+        version: current version of the database; None: it is empty.
+
+    Raises:
+        StoreError: if the version is unknown, because a newer Pellucid wrote the database.
+    """
     if version == HEAD_VERSION:
         return ()
     if version is None:
@@ -57,7 +64,7 @@ def migration_statements(dialect: str, version: str | None) -> tuple[str, ...]:
 
 
 def alembic_statements(dialect: str, version: str | None) -> tuple[str, ...]:
-    """The same, by Alembic."""
+    """Generate the statements of `migration_statements` with Alembic."""
     from alembic import command
     from alembic.config import Config
     from alembic.script import ScriptDirectory

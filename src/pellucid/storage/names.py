@@ -1,7 +1,7 @@
-"""Which text can be a name in a database.
+"""Check that texts can be stored as names in SQLite and PostgreSQL.
 
-PostgreSQL keeps no NUL, and neither database half of a surrogate pair. An id like that, from the path of a request
-say, is nobody's: a reader finds nothing, and a writer is told.
+PostgreSQL cannot store NUL, and neither database can store a lone surrogate. Such an id, for example from the path of a
+request, cannot exist: a read finds nothing, and a write raises an error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ M = TypeVar("M")
 
 
 def is_storable(text: str) -> bool:
+    """Return whether both databases can store a text."""
     if "\0" in text:
         return False
     try:
@@ -28,14 +29,14 @@ def is_storable(text: str) -> bool:
 
 
 def check_names(**names: str | None) -> None:
-    """Raises `RequestError` for the first that cannot be kept."""
+    """Raise `RequestError` for the first name that cannot be stored. Keys are the field names for the message."""
     for name, text in names.items():
         if text is not None and not is_storable(text):
-            raise RequestError(f"{name} holds a character that cannot be kept: a NUL or half of a surrogate pair")
+            raise RequestError(f"{name} contains a character that cannot be stored: NUL or a lone surrogate")
 
 
 def return_if_unstorable(default: M) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | M]]]:
-    """For a method that looks for something by its ids: what it says when one of them cannot be an id."""
+    """Decorate a method so that it returns `default` if one of its text arguments cannot be stored."""
 
     def decorate(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | M]]:
         @wraps(method)

@@ -1,8 +1,8 @@
-"""How much of a log is read at once: so many envelopes, and so many bytes.
+"""Pages of a space's log, limited by the number of envelopes and by their bytes.
 
-A question about a log is asked twice: first which envelopes they are and how long each is, along whatever index finds
-them; then what they say, by their numbers, of as many as make a portion. So no answer is larger than a portion and one
-envelope more, however long the envelopes are. Neither database reads an envelope to tell how long it is.
+A page is read with two queries. The first returns sequence numbers and lengths, along an index. The second reads the
+envelopes that fit into one page, by their numbers. So a result is at most one page and one envelope long, even if the
+envelopes are large. Neither database reads an envelope to determine its length.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .envelopes import StoredEnvelope, envelope_from_row, first_from, stored_col
 from .statement import Execute, Operation, Row, Statement, json_list, param
 
 MAX_PAGE_BYTES = 4 << 20
-"""So much is read at once, unless the first envelope alone is more."""
+"""Maximum size of a page in bytes, unless its first envelope is larger."""
 
 _E = tables.envelopes
 
 sized_columns = [_E.c.seq, sa.func.length(_E.c.body).label("size")]
-"""What the first question asks for."""
+"""Columns of the first query."""
 
 
 _in_space = sa.and_(_E.c.owner == param("for_owner"), _E.c.space == param("for_name"))
@@ -30,8 +30,11 @@ _seqs = json_list("seqs")
 
 
 def _each_by_seq() -> sa.Select[tuple[object, ...]]:
-    """Each is looked up by itself: PostgreSQL would rather read the log through, if it knows little of it. Where one
-    is gone, the next comes in its place."""
+    """Build the second query for PostgreSQL: a lateral join looks up each envelope.
+
+    Without it, PostgreSQL may read the whole log, if it has no statistics of it. If an envelope is gone, the query
+    returns the next one instead.
+    """
     seqs = _seqs.postgresql
     select = sa.select(_E.c.seq, *stored_columns).where(_in_space)
     envelope = first_from(select, sa.cast(seqs.c.value, sa.BigInteger)).lateral()
@@ -45,25 +48,35 @@ _BY_SEQS = Statement(
 
 
 class EnvelopePage(list[StoredEnvelope]):
-    """What was read, and whether that is all."""
+    """A page of envelopes, and whether there may be more."""
 
     def __init__(
         self, rows: Iterable[StoredEnvelope] = (), *, has_more: bool = False, sizes_bytes: Sequence[int] = ()
     ) -> None:
         super().__init__(rows)
         self.has_more = has_more
-        """Whether there may be more in the direction in which it was read: as many were found as were asked for, or
-        what they say was too much at once. Nobody can tell by how many there are."""
+        """Whether there may be more in the direction of reading: the limit of envelopes or of bytes was reached. The
+        number of envelopes in the page does not show this."""
         self.sizes_bytes = sizes_bytes
-        """The bytes of each."""
+        """Size of each envelope in bytes."""
 
     @property
     def total_bytes(self) -> int:
+        """Size of all envelopes in bytes."""
         return sum(self.sizes_bytes)
 
 
 def cut_page(sized_rows: Sequence[Row], limit: int, max_bytes: int) -> tuple[list[tuple[int, int]], bool]:
-    """The first of these, in the order in which they were found, that make a portion; whether there may be more."""
+    """Select the first rows that fit into one page.
+
+    Args:
+        sized_rows: rows of (sequence number, length), in the order of reading.
+        limit: maximum number of envelopes, which was also the limit of the query.
+        max_bytes: maximum size of the page.
+
+    Returns:
+        The selected rows, and whether there may be more.
+    """
     chosen: list[tuple[int, int]] = []
     total_bytes = 0
     for seq, length in sized_rows[:limit]:
@@ -75,14 +88,14 @@ def cut_page(sized_rows: Sequence[Row], limit: int, max_bytes: int) -> tuple[lis
 
 
 def read_page(owner: str, name: str, sized_rows: Sequence[Row], limit: int) -> Operation[EnvelopePage]:
-    """What the first of these say, in their order. `found`: rows of `sized_columns`."""
+    """Read the envelopes of the first rows that fit into one page, in order. `sized_rows` have `sized_columns`."""
     chosen, has_more = cut_page(sized_rows, limit, MAX_PAGE_BYTES)
     if not chosen:
         return EnvelopePage(has_more=has_more)
     seqs = msgspec.json.encode([seq for seq, _ in chosen]).decode()
     rows = yield Execute(_BY_SEQS, {"for_owner": owner, "for_name": name, "seqs": seqs})
     by_seq = {row[0]: envelope_from_row(row[1:]) for row in rows}
-    # One may be gone since it was found: its space is being removed.
+    # An envelope may be gone since the first query, because its space is being removed.
     present = [(seq, size) for seq, size in chosen if seq in by_seq]
     return EnvelopePage(
         [by_seq[seq] for seq, _ in present],

@@ -1,8 +1,8 @@
-"""PostgreSQL, through asyncpg: one task that writes, a pool that reads.
+"""Database in PostgreSQL, through asyncpg: one task writes, and a connection pool reads.
 
-What waits while the writing task's transaction is under way becomes the next one (`commit`), so that many writes cost
-one wait for the server's disk. A server that goes away fails what waits for it, within seconds; every later call tries
-anew, so nothing has to be restarted when it is back.
+Writes that arrive during a transaction become the next transaction (`commit`), so many writes cost one wait for the
+server's disk. If the server becomes unavailable, waiting operations fail within seconds. Every later operation tries to
+connect again, so no restart is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_READERS = 4
 CONNECT_SECONDS = 5
 COMMAND_SECONDS = 15
 TRUSTED_SECONDS = 5
-"""A connection that was used so lately is used again without asking whether it still stands."""
+"""A connection that was used within these seconds is used again without a test."""
 
 _DIALECT = asyncpg_dialect()  # type: ignore[no-untyped-call]
 
@@ -33,11 +33,12 @@ _TRANSACTION_STEPS = {"SNAPSHOT": "BEGIN ISOLATION LEVEL REPEATABLE READ, READ O
 _DRIVER_ERRORS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 _UNAVAILABLE_CLASSES = ("08", "25", "28", "3D", "53", "57", "58")
-"""Classes of SQLSTATE that say the server cannot work now: no connection, read-only, not let in, no such database,
-out of something, shutting down, its own I/O."""
+"""SQLSTATE classes of an unavailable server: no connection, read-only transaction, invalid authorization, no such
+database, insufficient resources, operator intervention (shutdown), system error (I/O)."""
 
 _RETRYABLE_CLASSES = ("40", "0A", "55")
-"""… that another's transaction, or a change of the tables, was in the way."""
+"""SQLSTATE classes of a conflict with another transaction or with a change of the tables: the statement may be
+repeated."""
 
 
 class _PendingWrite(NamedTuple):
@@ -46,7 +47,7 @@ class _PendingWrite(NamedTuple):
 
 
 class PostgresDatabase:
-    """A `Database`."""
+    """`Database` in PostgreSQL."""
 
     def __init__(self, dsn: str, pool: asyncpg.Pool) -> None:
         self.transactions = 0
@@ -62,7 +63,11 @@ class PostgresDatabase:
 
     @classmethod
     async def open(cls, url: URL) -> PostgresDatabase:
-        """Raises `StoreError` if there is no such server, or it does not let us in."""
+        """Connect to a server, and migrate its tables if needed.
+
+        Raises:
+            StoreError: if there is no such server, or it rejects the connection.
+        """
         dsn = url.set(drivername="postgresql").render_as_string(hide_password=False)
         try:
             connection = await _connect(dsn)
@@ -94,7 +99,7 @@ class PostgresDatabase:
             try:
                 return await self._read(op(argument))
             except StoreUnavailable:
-                # Perhaps just this connection is dead, since the server was away while nobody asked it anything.
+                # Perhaps only this connection is dead: the server was unavailable while the connection was idle.
                 await self._pool.expire_connections()
                 return await self._read(op(argument))
 
@@ -145,7 +150,7 @@ class PostgresDatabase:
             outcomes = await _run_operation(writer, commit([pending.write for pending in batch]))
             self._writer_used_at = time.monotonic()
         except Exception as error:
-            if self._writer:  # in what state it is nobody knows
+            if self._writer:  # the state of the connection is unknown
                 self._writer.terminate()
                 self._writer = None
             failure = error if isinstance(error, StoreError) else StoreUnavailable(cause=type(error).__name__)
@@ -181,16 +186,19 @@ async def _connect(dsn: str) -> asyncpg.Connection:
 
 
 async def _plan_by_index(connection: asyncpg.Connection) -> None:
-    """Whatever is asked here is a few rows by their keys. The planner cannot know that of a recursive question, and
-    would rather read the whole table, or compile what takes a millisecond, or start processes for it. Nor does it know
-    how much there is in a table that is new, and would sort all of a log for the first of it, along whatever index."""
+    """Make PostgreSQL's planner use indexes.
+
+    Every query reads a few rows by their keys. The planner cannot know this for a recursive query: it would read the
+    whole table, compile a query of one millisecond (JIT), or start parallel workers. It also has no statistics of a new
+    table, and would sort a whole log for its first row.
+    """
     for setting in ("jit", "enable_seqscan", "enable_hashjoin", "enable_mergejoin", "enable_sort"):
         await connection.execute(f"SET {setting} = off")
     await connection.execute("SET max_parallel_workers_per_gather = 0")
 
 
 async def _nothing_to_reset(connection: asyncpg.Connection) -> None:
-    """Readers leave nothing behind, so the round trip that would clean up is saved."""
+    """Reset nothing: readers change no session state, so the round trip of a reset is saved."""
 
 
 async def _run_operation(connection: asyncpg.Connection, op: Operation[R]) -> R:
@@ -237,7 +245,7 @@ def _to_store_error(error: Exception) -> StoreError:
             if is_server_unavailable
             else StatementFailed(cause=cause, is_retryable=state.startswith(_RETRYABLE_CLASSES))
         )
-    # A ValueError is what asyncpg finds wrong with a value by itself: that is no fault of the server's.
+    # asyncpg raises ValueError for a value that it cannot encode: the server is not involved.
     is_connection_lost = isinstance(error, _DRIVER_ERRORS) and not isinstance(error, ValueError)
     return StoreUnavailable(cause=cause) if is_connection_lost else StatementFailed(cause=cause)
 

@@ -1,9 +1,9 @@
-"""What the record's digests are of: all that is kept of a response, an item or an envelope, and does not change. How it
-is made of what is being stored (`content`), and read back (`read`).
+"""The content that the record's digests cover: all stored values of a response, an item or an envelope that never
+change.
 
-A content is made of a row's own values, the same whether the row is being written or was read back: so whatever is
-changed in it later, of what anybody is ever shown, is found. What the store changes itself (when a response expires) is
-not in it, nor is what is made of the rest (what search finds).
+`build_content` makes it from a row that is being stored, `read_contents` from stored rows. Both use the values of the
+row, so a later change of any value that clients can see is detected. The content does not include values that the store
+itself changes (the expiry of a response), or derived values (the search index).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..record import canonical_json, frame_content
 from .statement import Execute, Operation, Row, Statement, over_json_rows
 
 RESPONSE, ITEM, ENVELOPE = "response", "item", "envelope"
-"""What was stored, as the record's entries call it."""
+"""Kinds of content in the record's entries."""
 
 _RESPONSE_VALUES = (
     "id",
@@ -39,7 +39,7 @@ RECORDED_COLUMNS = {
     ITEM: (("id", "position"), ("item", "message")),
     ENVELOPE: (_ENVELOPE_VALUES, ("note", "body")),
 }
-"""Of each: the values, and what stands behind them as it is."""
+"""For each kind: the columns whose values are in the JSON header, and those whose bytes follow it unchanged."""
 
 
 class _Note(msgspec.Struct):
@@ -50,8 +50,7 @@ _note_decoder = msgspec.json.Decoder(_Note)
 
 
 def entry_extra(note: bytes) -> dict[str, Any]:
-    """What an envelope's entry says beside its digest, out of the note that is kept with it: what was redacted before
-    it was stored."""
+    """Return the extra members of an envelope's record entry, from its stored note: the fields that were redacted."""
     if b'"redacted"' not in note:
         return {}
     try:
@@ -62,26 +61,26 @@ def entry_extra(note: bytes) -> dict[str, Any]:
 
 
 def build_content(kind: str, row: Mapping[str, Any]) -> list[bytes]:
-    """Of what is kept in this row."""
+    """Build the content of a row, in pieces."""
     values, pieces = RECORDED_COLUMNS[kind]
     fields = {name: row[name] for name in values}
     for name in _FLOAT_COLUMNS.intersection(fields):
-        fields[name] = float(fields[name])  # as a database gives it back
+        fields[name] = float(fields[name])  # the type that a database returns
     return frame_content(fields, {name: row[name] for name in pieces})
 
 
 def response_scope(id: str, conversation: str | None) -> str:
-    """The scope of a response."""
+    """Return the scope of a response."""
     return f"response:{id}" if conversation is None else conversation_scope(conversation)
 
 
 def conversation_scope(id: str) -> str:
-    """The scope of a conversation, or a chat."""
+    """Return the scope of a conversation or a chat."""
     return f"conversation:{id}"
 
 
 def space_scope(name: str) -> str:
-    """The scope of a space."""
+    """Return the scope of a space."""
     return f"space:{name}"
 
 
@@ -106,7 +105,7 @@ _QUERY_COLUMNS = {"entry": "integer", "owner": "text", "place": "text", "subject
 
 
 def _read_statement(kind: str) -> Statement:
-    """Those that are asked for, with their numbers in what is asked."""
+    """Build the statement that reads contents of one kind. Each row begins with the index of its record entry."""
     tables, where, second = _SOURCES[kind]
     values, pieces = RECORDED_COLUMNS[kind]
     columns = ", ".join([*(f'one."{name}"' for name in values), *(f'{second}."{name}"' for name in pieces)])
@@ -117,8 +116,14 @@ _READ = {kind: _read_statement(kind) for kind in _SOURCES}
 
 
 def read_contents(rows: Sequence[Row]) -> Operation[list[bytes | None]]:
-    """Of each of these entries (owner, scope, number, at, kind, subject … salt), the content as it is stored now; None
-    where it has none, or not any more."""
+    """Read the stored contents of record entries.
+
+    Args:
+        rows: record entries, with the columns owner, scope, number, at, kind, subject, …, salt.
+
+    Returns:
+        For each entry, the content as it is stored now; None if there is none.
+    """
     contents: list[bytes | None] = [None] * len(rows)
     queries: dict[str, list[dict[str, Any]]] = {}
     for entry, (owner, scope, _, _, kind, subject, *_, salt) in enumerate(rows):
@@ -127,7 +132,7 @@ def read_contents(rows: Sequence[Row]) -> Operation[list[bytes | None]]:
         if salt is None or kind not in _READ or not isinstance(subject, str):
             continue
         seq = int(subject) if subject.isdecimal() and len(subject) < 19 else -1
-        # Nothing else is the number of an envelope: `07` is not.
+        # Other spellings are not the number of an envelope, for example `07`.
         seq = seq if str(seq) == subject else -1
         query = {"entry": entry, "owner": owner, "place": scope_id, "subject": subject, "seq": seq}
         queries.setdefault(kind, []).append(query)
@@ -145,7 +150,7 @@ def read_contents(rows: Sequence[Row]) -> Operation[list[bytes | None]]:
 
 
 def as_bytes(value: Any) -> bytes:
-    """SQLite keeps whatever somebody puts into a column."""
+    """Convert a value to bytes: a SQLite column may contain a value of any type."""
     if value is None:
         return b""
     return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogateescape")

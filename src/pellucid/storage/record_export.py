@@ -1,11 +1,10 @@
-"""The record, as it is read out of a store: its lines (`pellucid.record.lines`), as of one moment.
+"""Export of the record from a store, as lines (`pellucid.record.lines`), with the state of one moment.
 
-All of it is read in one transaction that sees what was there when it began, and given away line by line: there may be
-more of it than memory. What somebody changed is told as it is now; nothing here minds.
+Everything is read in one transaction with a snapshot, and passed on line by line, because the record may be larger than
+memory. Values that were changed in the store are exported as they are now, without a check.
 
-What is stored, and of which the record knows nothing, is told too. It may be older than the record, or have been stored
-while nothing was recorded; or somebody put it there. It is looked for stretch by stretch, for there may be much and it
-is all to be seen.
+Stored contents without a record entry are exported too. They may be older than the record, or were stored while
+recording was disabled, or were inserted by other means. All rows are scanned for them, page by page.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from .responses import UNFINISHED
 from .statement import COMMIT, SNAPSHOT, Execute, Operation, Params, Row, Statement, param
 
 ENTRIES_PER_PAGE = 200
-"""So many entries are read at once, with their contents."""
+"""Number of record entries that are read with one query, with their contents."""
 ROWS_PER_SCAN = 1_000
-"""So much of what is stored is looked at in one question."""
+"""Number of stored rows that one query scans for contents without an entry."""
 
 _S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
 
@@ -42,7 +41,7 @@ LineWriter: TypeAlias = Callable[[Line], None]
 
 
 class Export(NamedTuple):
-    """What is to be told, and to whom."""
+    """Parameters of an export."""
 
     write_line: LineWriter
     begin: Begin
@@ -50,11 +49,12 @@ class Export(NamedTuple):
 
 
 def export(request: Export) -> Operation[None]:
+    """Export the record as of one moment (see the module)."""
     yield SNAPSHOT
     try:
         yield from _export_lines(request)
     finally:
-        yield COMMIT  # nothing was written: this lets go of what was seen
+        yield COMMIT  # nothing was written: this ends the snapshot
 
 
 def _export_lines(request: Export) -> Operation[None]:
@@ -77,7 +77,7 @@ def _export_lines(request: Export) -> Operation[None]:
     write_line(End(lines=lines))
 
 
-# ----------------------------------------------------------------------------------------------- what is recorded
+# ----------------------------------------------------------------------------------------------- the record
 
 
 def _of_owner(owner: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
@@ -95,9 +95,9 @@ _CHECKPOINTS = Statement(
     .limit(_limit)
 )
 _as_stored = sa.case((_E.c.kind == "erased", ENVELOPE), else_=_E.c.kind)
-"""As what the content of an entry is stored."""
+"""The kind of the content of an entry."""
 _ENTRY_COLUMNS = ("owner", "scope", "number", "at", "kind", "subject", "digest", "more", "hash")
-_ENTRY_WIDTH = len(_ENTRY_COLUMNS) + 1  # and its salt
+_ENTRY_WIDTH = len(_ENTRY_COLUMNS) + 1  # and the salt
 _HEAD_COLUMNS = [_S.c[name] for name in ("number", "hash", "signed", "since", "seal")]
 _ENTRIES = Statement(
     sa.select(*(_E.c[name] for name in _ENTRY_COLUMNS), _K.c.salt, *_HEAD_COLUMNS)
@@ -135,7 +135,7 @@ def _write_checkpoints(selection: Params, write_line: LineWriter) -> Operation[N
 
 
 def _write_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
-    """Each with its entries; also one of which it is not kept where it ends."""
+    """Write the lines of all chains with entries, also of chains without a row in `record_scopes`."""
     after, last = _START, None
     while rows := (yield Execute(_ENTRIES, {**selection, **after, "most": ENTRIES_PER_PAGE})):
         entry_contents = yield from record_content.read_contents([row[:_ENTRY_WIDTH] for row in rows])
@@ -148,7 +148,7 @@ def _write_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
 
 
 def _write_empty_chains(selection: Params, write_line: LineWriter) -> Operation[None]:
-    """Those that have an end, and no entries."""
+    """Write the lines of chains that have a row in `record_scopes`, but no entries."""
     after = _START
     while rows := (yield Execute(_SCOPES, {**selection, **after, "most": ENTRIES_PER_PAGE})):
         for owner, scope, has_entries, *head in rows:
@@ -193,7 +193,7 @@ def _int_or_invalid(value: Any) -> int:
     return value if isinstance(value, int) else -1
 
 
-# ------------------------------------------------------------------------------------------- what is not recorded
+# ------------------------------------------------------------------------------------------- unrecorded contents
 
 _R, _T, _I, _V = tables.responses, tables.conversations, tables.entries, tables.envelopes
 _AFTER_KEY = [param("after_owner"), param("after_id"), _number]
@@ -204,7 +204,7 @@ _SINCE = Statement(sa.select(_S.c.owner, sa.func.min(_S.c.since)).where(_of_owne
 
 
 def _next_rows(owner: sa.Column[Any], id: sa.Column[Any], number: sa.ColumnElement[Any], *more: Any) -> Any:
-    """The next of a table, in the order of its key."""
+    """Return a subquery of the next rows of a table, in the order of its key."""
     key = [owner, id] if number is _NO_NUMBER else [owner, id, number]
     after = sa.tuple_(*key) > sa.tuple_(*_AFTER_KEY[: len(key)])
     return (
@@ -225,7 +225,16 @@ def _is_recorded(rows: Any, scope: Any, subject: Any, kind: str) -> sa.ColumnEle
 def _scan_statement(
     rows: Any, scope: Any, subject: Any, is_recorded: Any, stored_at: Any = _NULL, first_recorded: Any = _NULL
 ) -> Statement:
-    """`at`: when it was stored, by its own word. `first`: the number of the first of its place that was recorded."""
+    """Build a statement that scans stored rows for contents without a record entry.
+
+    Args:
+        rows: the next rows of the table.
+        scope: scope of each row in the record.
+        subject: subject of each row in the record.
+        is_recorded: whether the record contains the row.
+        stored_at: time in the row, in milliseconds since 1970.
+        first_recorded: number of the first recorded row of the same conversation or space.
+    """
     first_recorded = sa.case((is_recorded, sa.null()), else_=first_recorded)
     chosen = sa.select(rows.c.owner, rows.c.id, rows.c.number, scope, subject, is_recorded, stored_at, first_recorded)
     return Statement(chosen.order_by(rows.c.owner, rows.c.id, rows.c.number))
@@ -299,14 +308,14 @@ def _write_unrecorded(selection: Params, write_line: LineWriter) -> Operation[No
                 if first_recorded is not None:
                     is_older = str(first_recorded).isdecimal() and number < int(first_recorded)
                 else:
-                    # A space of which the record has nothing is one that is not to be recorded.
+                    # A space without any record entry is not recorded on purpose.
                     is_older = kind == ENVELOPE or _is_older(at, since.get(owner))
                 write_line(UnrecordedLine(owner=owner, scope=scope, kind=kind, subject=subject, before=is_older))
             after = dict(zip(after, rows[-1], strict=False))
 
 
 def _write_orphan_salts(selection: Params, write_line: LineWriter) -> Operation[None]:
-    """Salts that are of no entry."""
+    """Write a line for each salt that does not belong to an entry."""
     after: Params = {**dict.fromkeys((f"after_{column.name}" for column in _SALT_KEY), ""), "after_number": -1}
     while rows := (yield Execute(_SALTS, {**selection, **after, "most": ROWS_PER_SCAN})):
         for owner, scope, subject, _, _, has_entry in rows:
@@ -318,5 +327,5 @@ def _write_orphan_salts(selection: Params, write_line: LineWriter) -> Operation[
 
 
 def _is_older(stored_at_ms: float | None, record_began_ms: int | None) -> bool:
-    """Than the record of its owner, by its own word, or its conversation's."""
+    """Return whether a row is older than the record of its owner, by the time in the row or in its conversation."""
     return record_began_ms is None or (stored_at_ms is not None and stored_at_ms < record_began_ms)

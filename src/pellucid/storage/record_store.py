@@ -1,9 +1,11 @@
-"""`store.record`: the tamper-evident record of what is stored (`pellucid.record`).
+"""`store.record`: the tamper-evident record of stored contents (`pellucid.record`).
 
-What is stored says so itself, in its own transaction (`record`). Here the record is read, signed, and erased from.
+Entries are written in the transactions that store contents (`record_write`). This module signs the record, exports it,
+and erases recorded contents.
 
-What is erased goes as if it were deleted, by the name that the record has for it, and the record says `erased`. Of a
-space, what was said goes and its place stays; of a conversation or a chat, all of it.
+Erased contents are deleted by their names in the record, and the record gets entries of the kind `erased`. In a space,
+the contents of envelopes are erased and the envelopes keep their places. A conversation or a chat is deleted as a
+whole.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from .record_write import SigningResult, to_milliseconds
 from .statement import BulkOperation, Database, Execute, Operation, Params, Statement, for_each, json_list, param
 
 SUBJECTS_PER_STEP = 200
-"""So many are erased in one transaction."""
+"""Maximum number of contents that are erased in one transaction."""
 
 _S, _K = tables.record_scopes, tables.record_salts
 _OWNERS = Statement(sa.select(_S.c.owner).where(_S.c.scope == param("for_scope")).order_by(_S.c.owner))
@@ -46,12 +48,12 @@ def _owners(params: Params) -> Operation[tuple[str, ...]]:
 
 
 def _next_subjects(params: Params) -> Operation[list[tuple[str, str]]]:
-    """Kind and subject of what is there of a scope, the next of it."""
+    """Return kind and subject of the next stored contents of a scope."""
     return [(kind, subject) for kind, subject in (yield Execute(_NEXT, params))]
 
 
 def _erase(params: Params) -> Operation[int]:
-    """These `subjects` of a scope, as far as they are in it."""
+    """Erase `subjects` of a scope; return how many contents were erased."""
     removal = {**params, "why": "erased"}
     id = params["for_scope"].partition(":")[2]
     rows = yield Execute(_BY_SUBJECTS, {**params, "subjects": canonical_json(list(params["subjects"])).decode()})
@@ -70,7 +72,7 @@ def _erase(params: Params) -> Operation[int]:
 
 
 def _erase_conversation(params: Params) -> Operation[None]:
-    """The conversation or chat itself, when nothing of it is left in the record."""
+    """Delete the conversation or chat itself, when no recorded content of it is left."""
     removal = {**params, "why": "erased"}
     yield from chats.delete(removal)
     yield from conversations.delete(removal)
@@ -81,11 +83,11 @@ _ERASE_EACH, _ERASE_CONVERSATION_EACH = for_each(_erase), for_each(_erase_conver
 
 
 class _ExportStopped(Exception):
-    """Whoever is told does not want more."""
+    """Ends an export whose receiver of lines failed."""
 
 
 class RecordStore:
-    """`store.record`."""
+    """Operations on the tamper-evident record: `store.record`."""
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
@@ -93,9 +95,15 @@ class RecordStore:
         self.recording = recording
 
     async def sign(self, signer: Signer | None = None) -> SigningResult:
-        """Make checkpoints of all that went on since the last ones. `signer`: by default, who seals.
+        """Make checkpoints of all chains that have new entries.
 
-        Raises `AlreadyStored` when another replica does the same at this moment, `StoreError` as usual."""
+        Args:
+            signer: the key; by default, the first key of `recording`, which also seals.
+
+        Raises:
+            ValueError: if there is no key.
+            AlreadyStored: if another replica makes a checkpoint at the same time.
+        """
         signer = signer or next(iter(self.recording.signers), None)
         if signer is None:
             raise ValueError("a checkpoint needs a key to sign it with")
@@ -106,12 +114,19 @@ class RecordStore:
 
     @return_if_unstorable(0)
     async def accept(self, *, owner: str | None = None, scope: str | None = None) -> int:
-        """Take the ends of chains that were written without the key as they are, and seal them; each chain says so. How
-        many there were. Of everything, one owner's, or one scope."""
+        """Accept and seal the ends of chains that were written without the key. Each chain gets an entry `accepted`.
+
+        Args:
+            owner: only chains of this owner.
+            scope: only chains of this scope.
+
+        Returns:
+            The number of accepted chains.
+        """
         return (await self._in_steps(_ACCEPT_EACH, {"only_owner": owner, "only_scope": scope})).signed
 
     async def _in_steps(self, op: BulkOperation[Params, SigningResult], params: Params) -> SigningResult:
-        """All chains, step by step."""
+        """Apply an operation to all chains, step by step."""
         signed = refused = 0
         after: Params | None = {"after_owner": "", "after_scope": ""}
         while after is not None:
@@ -128,15 +143,23 @@ class RecordStore:
         scope: str | None = None,
         keys: Sequence[KeyLine] = (),
     ) -> None:
-        """Give the record away line by line, as it is now: everything, one owner's, or one scope. `tell` is called in
-        another thread, or in this one, and is not to take long."""
+        """Export the record line by line, as it is now.
+
+        Args:
+            write_line: called with each line, in this thread or in another one. It must return quickly. Its exception
+                ends the export, and is raised.
+            owner: only chains of this owner.
+            scope: only chains of this scope.
+            keys: public keys that are included in the export.
+        """
         if not (is_storable(owner or "") and is_storable(scope or "")):
-            owner, scope = "", "?"  # which nobody has
+            owner, scope = "", "?"  # these do not exist
         has_begun = False
         failure: Exception | None = None
 
         def write_once(line: Line) -> None:
-            # What `tell` does wrong is no fault of the store's; and nothing is told twice, though it is read so.
+            # An exception of `write_line` is not an error of the store. If the store repeats the read, stop: no line
+            # may be written twice.
             nonlocal has_begun, failure
             if isinstance(line, Begin):
                 if has_begun:
@@ -156,20 +179,29 @@ class RecordStore:
 
     @return_if_unstorable(None)
     async def head(self, owner: str, scope: str) -> ChainHead | None:
-        """How far the chain of a scope has come: the number and hash of its newest entry. None: there is none."""
+        """Return number and hash of the newest entry in the chain of a scope; None if there is no chain."""
         return await self._database.read(record_write.get_head, {"for_owner": owner, "for_scope": scope})
 
     @return_if_unstorable(())
     async def owners_of(self, scope: str) -> tuple[str, ...]:
-        """Whose scopes are called so."""
+        """Return the owners of scopes with this name."""
         return await self._database.read(_owners, {"for_scope": scope})
 
     @return_if_unstorable(0)
     async def erase(self, owner: str, scope: str, subjects: Sequence[str] = ()) -> int:
-        """Take away what was stored in a scope: these, or all of it. How many contents went. The record says that they
-        did, and keeps their digests, which can be compared with nothing any more.
+        """Erase the contents of a scope.
 
-        What is being answered at the moment is not over, and comes to nothing: its end is kept nowhere."""
+        The record gets entries about it, and keeps the digests. Without salts, no guess can be compared with them. The
+        end of a response that is in progress is not stored.
+
+        Args:
+            owner: owner of the scope.
+            scope: for example `conversation:ID`.
+            subjects: ids of contents, or sequence numbers of envelopes; if empty, all contents of the scope.
+
+        Returns:
+            The number of erased contents.
+        """
         if not all(map(is_storable, subjects)):
             return 0
         scope_kind, _, id = scope.partition(":")

@@ -1,16 +1,17 @@
-"""What the record says of what is stored: written in the transaction that stores it, and signed soon afterwards.
+"""Writing the record: entries in the transaction that stores the content, and checkpoints soon afterwards.
 
 The rules:
 
-* What is stored adds an entry, and so does what goes. Entries are never changed. The salts stand beside them, and one
-  whose content is gone is gone with it.
-* Whoever adds to a chain holds its row (`record_scopes`) until the transaction is over, so that two who write at once
-  come one after the other. It has the hash that comes next, and a seal over that.
-* What follows an end that was written without the key has no seal either: so nobody has it sealed by waiting.
-* One call for all that is said in a transaction by one write: four statements, however many chains.
-* What is signed is what this gateway's writers left there, which their seals say. A chain whose end somebody changed
-  without the key is left unsigned, and counted.
-* Of two replicas that make a checkpoint at once, one does: the gateway's checkpoints have numbers without holes.
+* Stored content adds an entry, and so does removed content. Entries are never changed. The salts are in another table,
+  and the salt of removed content is deleted.
+* A writer locks the row of a chain (`record_scopes`) until its transaction is over, so concurrent writers are
+  serialized. The row contains the hash of the last entry, and a seal over it.
+* Entries after a chain end that was written without the key get no seal either. So an attacker cannot wait until the
+  gateway seals a forged end.
+* One call adds all entries of a write: four statements for any number of chains.
+* Only chain ends that this gateway's writers wrote are signed; their seals prove it. A chain whose end was changed
+  without the key remains unsigned, and is counted.
+* If two replicas make a checkpoint at the same time, one succeeds: the numbers of checkpoints have no gaps.
 """
 
 from __future__ import annotations
@@ -46,39 +47,40 @@ from .statement import Execute, Operation, Params, Row, Statement, over_json_row
 _S, _E, _K, _C = tables.record_scopes, tables.record_entries, tables.record_salts, tables.record_checkpoints
 _this_scope = sa.and_(_S.c.owner == param("for_owner"), _S.c.scope == param("for_scope"))
 
-# ------------------------------------------------------------------------------------------- what is stored, and goes
+# ------------------------------------------------------------------------------------------- entries
 
 
 class NewEntry(NamedTuple):
-    """Something that the record is to say."""
+    """An entry to add to the record."""
 
     owner: str
     scope: str
     kind: str
     subject: str
     content: Sequence[bytes] | None = None
-    """What was stored, in pieces."""
+    """The stored content, in pieces; None: the entry has no content."""
     more: Mapping[str, Any] = {}
     content_kind: str | None = None
-    """As what it was stored, where the entry has another kind than that."""
+    """The kind of the content, if it is not the kind of the entry."""
 
 
 class RemovedContent(NamedTuple):
-    """Something that is not stored any more."""
+    """Content that is not stored any more."""
 
     owner: str
     scope: str
     kind: str
-    """As what it was stored."""
+    """The kind of the content."""
     subject: str | None
-    """None: all of that kind in the scope."""
+    """None: all contents of that kind in the scope."""
 
 
 def to_milliseconds(now: float) -> int:
+    """Convert seconds to milliseconds."""
     return int(now * 1000)
 
 
-# A row that is made is one whose chain is empty: its hash is known without it.
+# A new row belongs to an empty chain, whose hash is not stored because it can be computed.
 _LOCK_SCOPES = over_json_rows(
     "INSERT INTO record_scopes (owner, scope, number, hash, signed, since) "
     "SELECT {owner}, {scope}, 0, :nothing, 0, :at FROM {asked} WHERE true ORDER BY 1, 2 "
@@ -102,7 +104,7 @@ _GET_HEAD = Statement(sa.select(_S.c.number, _S.c.hash).where(_this_scope))
 
 
 def _delete_salts(*columns: str) -> Statement:
-    """Those that are asked for are gone, and with them their salts."""
+    """Build the statement that deletes the salts of removed contents, and returns the numbers of their entries."""
     values = ", ".join(f"{{{column}}}" for column in columns)
     return over_json_rows(
         f"DELETE FROM record_salts WHERE ({', '.join(columns)}) IN (SELECT {values} FROM {{asked}}) "
@@ -117,14 +119,20 @@ _DELETE_SALTS, _DELETE_ALL_SALTS = (
 )
 
 _NO_SEAL = b""
-"""No seal."""
+"""A value that is not a valid seal."""
 
 
 def append_entries(
     recording: Recording, at_ms: int, new_entries: Sequence[NewEntry], *, accept: bool = False
 ) -> Operation[None]:
-    """Say this, in this order. `at` is the time in milliseconds. `accept`: also where the end of a chain was written
-    without the key, which is otherwise not sealed any more."""
+    """Append entries to the record, in their order.
+
+    Args:
+        recording: whether to record, and the keys for seals.
+        at_ms: time of the entries, in milliseconds since 1970.
+        new_entries: the entries, of one or more chains.
+        accept: whether a chain is sealed again although its end was written without the key.
+    """
     if not new_entries or not recording.is_enabled:
         return
     scopes: dict[tuple[str, str], list[NewEntry]] = {}
@@ -176,10 +184,18 @@ def record_removals(
     removed: Iterable[RemovedContent],
     replacements: Mapping[tuple[str, str, str], Sequence[bytes]] | None = None,
 ) -> Operation[None]:
-    """What is not stored any more, and why: `deleted`, `expired`, `erased`. Nothing is said of what the record never
-    knew. `left`: what is stored in the place of something, by owner, scope and subject.
+    """Record that contents were removed, and delete their salts.
 
-    Done even where nothing is recorded any more, for what was recorded before must not be left to be guessed."""
+    This is done even if recording is disabled now: the digests of earlier entries must not be open to guesses. Contents
+    that were never recorded add no entry.
+
+    Args:
+        recording: the keys for seals.
+        at_ms: time of the removal, in milliseconds since 1970.
+        kind: the reason: `deleted`, `expired` or `erased`.
+        removed: the removed contents.
+        replacements: contents that are stored instead, by (owner, scope, subject).
+    """
     by_subject: list[dict[str, Any]] = []
     by_kind: list[dict[str, Any]] = []
     for content in removed:
@@ -193,8 +209,7 @@ def record_removals(
 
 
 def record_removals_of(params: Params, removed: Iterable[RemovedContent]) -> Operation[None]:
-    """`end`, for whoever deletes something with these parameters: `recording`, `now`, and `why`, if that is another
-    reason than that somebody wanted it."""
+    """Call `record_removals` with the parameters of a deletion: `recording`, `now`, and `why` (default: `deleted`)."""
     yield from record_removals(
         params["recording"], to_milliseconds(params["now"]), params.get("why", "deleted"), removed
     )
@@ -203,7 +218,7 @@ def record_removals_of(params: Params, removed: Iterable[RemovedContent]) -> Ope
 def _removal_entries(
     kind: str, rows: Sequence[Row], replacements: Mapping[tuple[str, str, str], Sequence[bytes]]
 ) -> list[NewEntry]:
-    """One entry for all that went in a scope; but one of its own for each of which something is left."""
+    """Build one entry for all removed contents of a scope, and an entry for each content that has a replacement."""
     new_entries: list[NewEntry] = []
     removed_by_scope: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for owner, scope, number, subject in sorted(rows, key=lambda row: (row[0], row[1], row[2])):
@@ -220,13 +235,17 @@ def _removal_entries(
 
 
 def get_head(params: Params) -> Operation[ChainHead | None]:
-    """How far a chain has come. None: there is none."""
+    """Return the head of a chain; None if there is no chain."""
     rows = yield Execute(_GET_HEAD, params)
     return ChainHead(rows[0][0], bytes(rows[0][1])) if rows and rows[0][0] else None
 
 
 def decode_more(data: bytes | None) -> dict[str, Any]:
-    """What stands beside an entry. What is not as it was written reads as something that nobody writes."""
+    """Decode the extra members of an entry.
+
+    A value that is not canonical JSON was not written by Pellucid. It is returned as `{"unreadable": <hexadecimal>}`,
+    which does not match the hash of the entry.
+    """
     if data is None:
         return {}
     try:
@@ -241,7 +260,7 @@ def decode_more(data: bytes | None) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------------- checkpoints
 
 CHAINS_PER_STEP = 200
-"""So many chains are signed in one transaction, at most."""
+"""Maximum number of chains that are signed in one transaction."""
 
 _chain_ends = (
     sa.select(_S.c.owner, _S.c.scope, _S.c.number, _S.c.hash, _S.c.signed, _S.c.seal)
@@ -250,7 +269,7 @@ _chain_ends = (
     .limit(sa.literal_column(str(CHAINS_PER_STEP)))
 )
 _is_unsigned = sa.text("number > signed")
-# One that is being written to is signed the next time.
+# A chain that is locked by a writer is signed the next time.
 _UNSIGNED = Statement(_chain_ends.where(_is_unsigned).with_for_update(skip_locked=True))
 _any_unsigned: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(_S).where(_is_unsigned)
 _ANY_UNSIGNED = Statement(_any_unsigned.order_by(_S.c.owner, _S.c.scope).limit(sa.literal_column("1")))
@@ -273,24 +292,27 @@ _MARK_SIGNED = Statement(
 
 
 class SigningResult(NamedTuple):
-    """What came of signing, or accepting, the next chains in their order."""
+    """Result of one step of signing or accepting chains."""
 
     signed: int
-    """So many chains are in a new checkpoint, or were accepted."""
+    """Number of chains that are in a new checkpoint, or were accepted."""
     refused: int
-    """So many have an end that was written without the key, and were not signed."""
+    """Number of chains that were not signed, because their ends were written without the key."""
     after: Params | None = None
-    """Where to go on; None: all were looked at."""
+    """Parameters of the next step; None: this was the last one."""
 
 
 def has_unsigned(_: None) -> Operation[bool]:
-    """Whether there are any that are not signed."""
+    """Return whether there is a chain with unsigned entries."""
     return bool((yield Execute(_ANY_UNSIGNED, {})))
 
 
 def sign_chains(params: Params) -> Operation[SigningResult]:
-    """The next of those that went on since the last checkpoint: `recording`, `signer`, `at`, and `after_owner` and
-    `after_scope` of the step before."""
+    """Sign the next chains that have entries after the last checkpoint.
+
+    Parameters: `recording`, `signer`, `at` (milliseconds since 1970), and `after_owner` and `after_scope`, where the
+    step before ended.
+    """
     rows = yield Execute(_UNSIGNED, params)
     sealed_rows = [row for row in rows if _is_sealed(params["recording"], row)]
     if sealed_rows:
@@ -299,8 +321,10 @@ def sign_chains(params: Params) -> Operation[SigningResult]:
 
 
 def accept_chains(params: Params) -> Operation[SigningResult]:
-    """Take the next of the ends that were written without the key as they are, and say so in their chains. As `sign`,
-    without a signer; `only_owner` and `only_scope`, or None, choose."""
+    """Accept the next chain ends that were written without the key, with an entry `accepted` in each chain.
+
+    Parameters: as `sign_chains`, without `signer`; `only_owner` and `only_scope` (or None) select chains.
+    """
     rows = yield Execute(_CHAIN_ENDS, params)
     new_entries = [NewEntry(row[0], row[1], "accepted", "") for row in rows if not _is_sealed(params["recording"], row)]
     yield from append_entries(params["recording"], params["at"], new_entries, accept=True)

@@ -1,18 +1,19 @@
-"""Responses: what was asked, what came of it, and how it went.
+"""Responses: the request, the events and the outcome of each.
 
 The rules:
 
-* A response that is over is put whole, once. One that runs in the background is begun, and gets exactly one end. What
-  either adds to its conversation is there when it is: one transaction.
-* Whoever did not hear that it was done may ask the same again. It finds its own there, and that is as good as done.
-* Who may write that end is a matter of fences: whoever begins it or takes it over does so under a number, and an end
-  under a lower number than the last comes too late.
-* What search is to find of a response is there when the response is, and goes with it.
-* A response may be a turn of a chat. It is news of its chat when it begins and when it ends; the chat expires no sooner
-  than it; and the last one takes the chat along. That is done in the transaction in which the response is written.
-* A conversation that goes on keeps its beginning: all that a response builds on expires no sooner than it does. So
-  that a turn does not touch all turns before it, they get a little more than they need (`GRACE_SHARE`), though never more
-  than what they build on has. So the first on the way up that has enough is where the walk may end.
+* A finished response is stored as a whole, once (`put`). A background response is begun, and gets exactly one end. The
+  entries that a response adds to its conversation are written in the same transaction.
+* A caller that does not know the result of a write may repeat it. If the same response is stored already, the write
+  succeeds.
+* Fencing tokens decide which driver may write the end: `begin` and `take_over` set the token of a response, and an end
+  with a lower token is rejected.
+* The searchable text of a response is stored and deleted in the same transaction as the response.
+* A response may be a turn of a chat. Its begin and its end update the chat; the chat does not expire before its turns;
+  and the chat is deleted with its last turn. That is done in the transaction that writes the response.
+* The responses that a response builds on (its ancestors) do not expire before it. So that not every turn updates all
+  its ancestors, they get a longer expiry than needed (`GRACE_SHARE`), but never a later one than their own ancestors
+  have. So the walk can stop at the first ancestor whose expiry is sufficient.
 """
 
 from __future__ import annotations
@@ -39,40 +40,41 @@ UNFINISHED: tuple[ResponseStatus, ...] = ("queued", "in_progress")
 
 GRACE_SHARE = 0.05
 GRACE_SECONDS = 86400.0
-"""What a response builds on lives on by this share of the response's own time, and by this long at most."""
+"""Ancestors expire later than a response by this share of its remaining time, and by this many seconds at most."""
 MAX_CHAIN_LENGTH = 10_000
-"""Responses in a conversation."""
+"""Maximum number of responses in a chain of `previous_id`s."""
 
 
 class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A response as it is kept. What is bytes is its writer's business, and comes back as it was."""
+    """A response as it is stored. The store does not interpret values of the type bytes."""
 
     id: str
     owner: str
     created_at: float
     updated_at: float
     expires_at: float | None = None
-    """None: when it is deleted."""
+    """None: it does not expire."""
     status: ResponseStatus
     model: str
     previous_id: str | None = None
     conversation_id: str | None = None
     background: bool = False
     header: bytes = b""
-    """What the protocol says about it (JSON)."""
+    """Metadata of the client protocol (JSON)."""
     input: bytes = b"[]"
-    """The input items as they were received, each with an id (a JSON array)."""
+    """The input items as received, each with an id (a JSON array)."""
     messages: bytes = b"[]"
-    """The messages that this turn added: what was asked and what was said (JSON)."""
+    """The messages that this turn added: its input and its output (JSON)."""
     error: bytes | None = None
     log: bytes = b""
-    """All its events, compressed. Empty wherever it was not asked for."""
+    """All its events, compressed. Empty if it was not requested."""
     text: str | None = None
-    """What search finds of it, in its chat: its question, and its answer when it is over. None: it is not to be found.
-    Comes back from `take_over` alone, for whoever is to end it; elsewhere it is None."""
+    """Its searchable text, in a chat: the question, and when it is finished, the answer. None: it is not searchable.
+    When read, it is None, except from `take_over`, whose caller needs it to write the end."""
 
     @property
     def is_finished(self) -> bool:
+        """Whether the response has its end."""
         return self.status not in UNFINISHED
 
 
@@ -137,7 +139,7 @@ def _extension_statement() -> Statement:
     min_expires_at, new_expires_at = param("least", sa.Double), param("until", sa.Double)
     row = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, _R.c.expires_at)
     ancestors = row.where(_this_response, _not_expired).cte("up", recursive=True)
-    # On from those that have too little. UNION, not UNION ALL: what was seen is not followed again.
+    # Continue from rows whose expiry is too early. UNION, not UNION ALL: visited rows are not followed again.
     is_ancestor = sa.and_(_R.c.owner == ancestors.c.owner, _R.c.id == ancestors.c.previous_id)
     ancestors = ancestors.union(
         row.join(ancestors, is_ancestor).where(_not_expired, ancestors.c.expires_at < min_expires_at)
@@ -159,8 +161,8 @@ _EXTEND_EXPIRY = _extension_statement()
 def _chain_statement(*more: sa.ColumnElement[Any]) -> Statement:
     first = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, sa.literal_column("0", sa.Integer).label("steps"))
     ancestors = first.where(_this_response, _not_expired).cte("up", recursive=True)
-    # The owner is taken along, although it stays the same: so each row is looked up by its whole key, and no planner
-    # is led to read all that this owner has.
+    # The owner is selected although it is always the same. So each row is looked up by its whole key, and no planner
+    # reads all rows of the owner.
     is_ancestor = sa.and_(_R.c.owner == ancestors.c.owner, _R.c.id == ancestors.c.previous_id)
     next_ancestors = sa.select(_R.c.owner, _R.c.id, _R.c.previous_id, ancestors.c.steps + 1).join(
         ancestors, is_ancestor
@@ -184,8 +186,8 @@ _DELETE_BODY = Statement(sa.delete(_B).where(_B.c.owner == _owner, _B.c.response
 _listed_ids_sql = "(SELECT item_ids FROM response_bodies WHERE owner = :for_owner AND response_id = :for_id)"
 _this_response_params = {"for_owner": sa.Text, "for_id": sa.Text}
 _DELETE_LISTED = Statement(
-    # All of the key comes out of the list: so each row is looked up by it, also by a planner that knows nothing of the
-    # table and would otherwise look through all items of the owner.
+    # The list contains the whole key. So each row is looked up by it, also by a planner without statistics, which would
+    # otherwise scan all items of the owner.
     raw_sql(
         "DELETE FROM response_items WHERE (owner, item_id, response_id) IN "
         f"(SELECT :for_owner, json_array_elements_text(CAST({_listed_ids_sql} AS json)), :for_id)",
@@ -200,18 +202,22 @@ _DELETE_LISTED = Statement(
 _unlisted_items_sql = "WHERE owner = :for_owner AND response_id = :for_id AND listed IS NULL"
 _DELETE_UNLISTED = Statement(
     raw_sql(f"DELETE FROM response_items {_unlisted_items_sql}", **_this_response_params),
-    # Left to itself, SQLite would rather look through all items of the owner than use an index of some rows.
+    # Without INDEXED BY, SQLite would scan all items of the owner, instead of this partial index.
     sqlite=raw_sql(
         f"DELETE FROM response_items INDEXED BY response_items_of {_unlisted_items_sql}", **_this_response_params
     ),
 )
 _DELETE_TEXT = search.delete_statement(search.CHATS)
 DELETE_DEPENDENTS = (_DELETE_LISTED, _DELETE_UNLISTED, _DELETE_BODY, _DELETE_TEXT)
-"""What goes with a response, `for_id` of `for_owner`: its items before its body, which lists them."""
+"""Statements that delete the dependents of a response (`for_owner`, `for_id`): its items before its body, which lists
+them."""
 
 
 def has_turn(owner: Any, chat: Any, *more: Any) -> sa.ColumnElement[bool]:
-    """Whether a chat has one. The newest is asked for: without an order, SQLite looks through all that an owner has."""
+    """Return the condition that a chat has a turn.
+
+    The subquery selects the newest turn: without an order, SQLite scans all responses of the owner.
+    """
     one: sa.Select[Any] = sa.select(sa.literal_column("1"))
     newest = one.where(_R.c.owner == owner, _R.c.conversation_id == chat, *more).order_by(_R.c.created_at.desc())
     return newest.limit(sa.literal_column("1")).scalar_subquery().is_not(None)
@@ -231,7 +237,7 @@ DELETE_EMPTY_CHAT = (
     Statement(sa.delete(_H).where(_this_chat, ~has_turn(_owner, _id))),
     Statement(sa.delete(_T).where(search.text_with_id(search.CHATS), ~sa.exists().where(_this_chat))),
 )
-"""What goes with the last turn of a chat, `for_id` of `for_owner`: the chat, and its title. With another, nothing."""
+"""Statements that delete a chat (`for_owner`, `for_id`) and its title, if it has no turns any more."""
 
 _FIND_ITEM = Statement(
     sa.select(_I.c.response_id)
@@ -241,10 +247,12 @@ _FIND_ITEM = Statement(
     .limit(sa.literal_column("1"))
 )
 
-# ---------------------------------------------------------------------------------------------- what can be asked
+# ---------------------------------------------------------------------------------------------- operations
 
 
 class NewResponse(NamedTuple):
+    """A response to write, with everything that belongs to it."""
+
     response: StoredResponse
     item_ids: tuple[str, ...]
     fence: int
@@ -254,6 +262,7 @@ class NewResponse(NamedTuple):
 
 
 def insert_responses(new_responses: list[NewResponse]) -> Operation[list[None]]:
+    """Insert new responses, in one transaction."""
     yield Execute(_INSERT, [{**_response_row(new.response), "fence": new.fence} for new in new_responses])
     yield Execute(_INSERT_BODY, [_body_row(new) for new in new_responses])
     yield from search.insert_texts(
@@ -264,8 +273,11 @@ def insert_responses(new_responses: list[NewResponse]) -> Operation[list[None]]:
 
 
 def _write_related(new_responses: list[NewResponse]) -> Operation[None]:
-    """What goes with a new end of a conversation: its items are found by it, its beginning lives on, and a
-    conversation with an id of its own has what was added. The record has all that is over."""
+    """Write the rows that belong to new or finished responses.
+
+    These are the items by which a response is found, a later expiry of its ancestors, the entries of its conversation,
+    and the record's entries of finished responses.
+    """
     if item_rows := [
         {"owner": new.response.owner, "item_id": item, "response_id": new.response.id, "listed": True}
         for new in new_responses
@@ -339,7 +351,7 @@ def _write_end(new: NewResponse) -> Operation[bool]:
 
 
 def _search_text(turn: StoredResponse, chat: str | None) -> search.Text | None:
-    """What search is to find of a turn of a chat."""
+    """Return the searchable text of a turn of a chat; None if there is none."""
     if turn.text is None or chat is None:
         return None
     return search.Text(turn.owner, search.CHATS, chat, turn.id, turn.text)
@@ -371,6 +383,7 @@ def _unfinished(params: Params) -> Operation[list[tuple[str, str, int]]]:
 
 
 def delete(params: Params) -> Operation[bool]:
+    """Delete a response and its dependents; return whether it existed."""
     rows = yield Execute(_DELETE, params)
     if not rows:
         return False
@@ -387,7 +400,14 @@ def delete(params: Params) -> Operation[bool]:
 
 
 def touch_chat(owner: str, chat: str, *, at: float, expires_at: float | None) -> Operation[None]:
-    """A turn of a chat, which expires at `until`, was begun or has ended: Unix times in seconds."""
+    """Update a chat after one of its turns began or ended.
+
+    Args:
+        owner: owner of the chat.
+        chat: id of the chat.
+        at: time of the begin or end, in seconds since 1970.
+        expires_at: when the turn expires, in seconds since 1970; None: never.
+    """
     min_expires_at = math.inf if expires_at is None else expires_at
     yield Execute(
         _TOUCH_CHAT, {"for_owner": owner, "for_id": chat, "at": at, "least": min_expires_at, "until": expires_at}
@@ -395,7 +415,7 @@ def touch_chat(owner: str, chat: str, *, at: float, expires_at: float | None) ->
 
 
 def read_branch(params: Params, *, log: bool) -> Operation[list[StoredResponse]]:
-    """A response and as much of what it builds on as is there, oldest first."""
+    """Read a response and its ancestors as far as they are stored, oldest first."""
     return [response_from_row(row) for row in (yield Execute(_CHAIN_WITH_LOGS if log else _CHAIN, params))]
 
 
@@ -422,7 +442,7 @@ _TOUCH_RUN_EACH = for_each(_touch_run)
 
 
 class Responses:
-    """`store.responses`. `clock` says what time it is, for what has expired."""
+    """Operations on responses: `store.responses`. `clock` returns the current time, in seconds since 1970."""
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
@@ -432,10 +452,16 @@ class Responses:
     async def put(
         self, response: StoredResponse, item_ids: Iterable[str] = (), entries: Iterable[ConversationEntry] = ()
     ) -> None:
-        """Keep a response that is over. `item_ids` are those by which `find_item` is to find it; `entries` go to the
-        end of its conversation, if there is one, but for those that are in it already.
+        """Store a finished response. Idempotent.
 
-        Raises `AlreadyStored` if there is another one with this id."""
+        Args:
+            response: the response.
+            item_ids: ids of items by which `find_item` finds the response.
+            entries: appended to its conversation, if it has one, except entries whose ids are in it already.
+
+        Raises:
+            AlreadyStored: if there is another response with this id.
+        """
         new = build_new_response(response, item_ids, 0, self._clock(), self._recording, entries, is_finished=True)
         try:
             await self._database.write(insert_responses, new)
@@ -445,7 +471,11 @@ class Responses:
                 raise
 
     async def begin(self, response: StoredResponse, fence: int) -> None:
-        """Keep a response that was accepted and is still to run, under this fence. Raises `AlreadyStored`."""
+        """Store a response that is about to run, with the fencing token of its driver.
+
+        Raises:
+            AlreadyStored: if there is a response with this id.
+        """
         new = build_new_response(response, (), fence, self._clock(), self._recording, is_finished=False)
         await self._database.write(insert_responses, new)
 
@@ -456,48 +486,67 @@ class Responses:
         fence: int,
         entries: Iterable[ConversationEntry] = (),
     ) -> bool:
-        """Write the end of a response that was begun, with `entries` as in `put`; whether it is its end now. It is not
-        if it has another, if it is gone, or if somebody took it over under a higher fence."""
+        """Write the end of a response that was begun. Idempotent.
+
+        Args:
+            response: the finished response.
+            item_ids: as in `put`.
+            fence: fencing token of the driver.
+            entries: as in `put`.
+
+        Returns:
+            Whether this is the stored end now. False if the response has another end, was deleted, or has a higher
+            fencing token.
+        """
         new = build_new_response(response, item_ids, fence, self._clock(), self._recording, entries, is_finished=True)
         return await self._database.write(_END_EACH, new)
 
     @return_if_unstorable(None)
     async def take_over(self, owner: str, id: str, fence: int) -> StoredResponse | None:
-        """Raise the fence of one that is not finished (and count it as touched now). None if it is finished or gone,
-        or has a fence as high as that already: of several that try with the same, one gets it."""
+        """Set a higher fencing token on an unfinished response, and its `updated_at` to now.
+
+        Returns:
+            The response; None if it is finished, was deleted, or has an equal or higher token. So of several callers
+            with the same token, one succeeds.
+        """
         return await self._database.write(_TAKE_OVER_EACH, {**self._params(owner, id), "under": fence})
 
     @return_if_unstorable(False)
     async def touch(self, owner: str, id: str, fence: int) -> bool:
-        """Count it as touched now, under this fence or a new one of the same driver's. False if it is finished or gone,
-        or somebody took it over under a higher fence."""
+        """Set `updated_at` of an unfinished response to now, and its fencing token to `fence`.
+
+        Returns:
+            False if the response is finished, was deleted, or has a higher token.
+        """
         return await self._database.write(_TOUCH_RUN_EACH, {**self._params(owner, id), "under": fence})
 
     async def unfinished(self, before: float, limit: int = 100) -> list[tuple[str, str, int]]:
-        """Id, owner and fence of those that are not finished and were not touched since `before`, oldest first."""
+        """Return id, owner and fencing token of unfinished responses with `updated_at` < `before`, oldest first."""
         return await self._database.read(_unfinished, {"before": before, "most": limit, "now": self._clock()})
 
     @return_if_unstorable(None)
     async def get(self, owner: str, id: str, *, log: bool = False) -> StoredResponse | None:
-        """The response; its log only if that is asked for."""
+        """Return a response; its log only if `log` is set. None if it does not exist."""
         return await self._database.read(_get, {**self._params(owner, id), "log": log})
 
     @return_if_unstorable(None)
     async def chain(self, owner: str, id: str) -> list[StoredResponse] | None:
-        """The response and all that it builds on, oldest first, without logs. None if there is no such response.
+        """Return a response and all its ancestors, oldest first, without logs. None if the response does not exist.
 
-        Raises `PreviousResponseGone` if one that it builds on is gone, `RequestError` if there are more than anyone can want
-        (10,000)."""
+        Raises:
+            PreviousResponseGone: if an ancestor is not stored any more.
+            RequestError: if there are more than `MAX_CHAIN_LENGTH`.
+        """
         return await self._database.read(_chain, self._params(owner, id)) or None
 
     @return_if_unstorable(False)
     async def delete(self, owner: str, id: str) -> bool:
-        """Whether there was one."""
+        """Delete a response; return whether it existed."""
         return await self._database.write(_DELETE_EACH, {**self._params(owner, id), "recording": self._recording})
 
     @return_if_unstorable(None)
     async def find_item(self, owner: str, item_id: str) -> str | None:
-        """The id of the (newest) response that has this item."""
+        """Return the id of the newest response that contains this item."""
         return await self._database.read(_find_item, self._params(owner, item_id))
 
     def _params(self, owner: str, id: str) -> dict[str, Any]:
@@ -514,10 +563,15 @@ def build_new_response(
     *,
     is_finished: bool,
 ) -> NewResponse:
-    """What `insert` takes. Raises `RequestError` for names that cannot be kept."""
+    """Build the argument of `insert_responses` and `finish`.
+
+    Raises:
+        ValueError: if the status of the response does not agree with `is_finished`.
+        RequestError: if a name cannot be stored.
+    """
     if response.is_finished is not is_finished:
         raise ValueError(
-            f"a response that is {response.status} cannot be kept as one that is{' not' * (not is_finished)} over"
+            f"a response that is {response.status} cannot be stored as one that is{' not' * (not is_finished)} over"
         )
     ids, added = tuple(dict.fromkeys(item_ids)), list(entries)
     check_names(
@@ -550,9 +604,9 @@ _FIELDS = [*RESPONSE_COLUMNS, *_BODY_COLUMNS, "log"]
 _RECORDED = [name for names in record_content.RECORDED_COLUMNS[RESPONSE] for name in names]
 _BACKGROUND = _FIELDS.index("background")
 _IMMUTABLE_FIELDS = [name for name in _FIELDS if name != "expires_at"]
-"""What stays as it was put, whatever goes on from it."""
+"""Fields that do not change after `put`."""
 _END_FIELDS = ["status", "updated_at", "model", *_BODY_COLUMNS, "log"]
-"""What an end is, of these."""
+"""Fields that the end of a response sets."""
 
 
 def response_from_row(row: Row) -> StoredResponse:

@@ -1,29 +1,28 @@
-"""Search: which of the texts in a scope hold what is asked for, anywhere in them, in any script.
+"""Substring search in the texts of a scope, in any script.
 
-    yield from add([Text(owner, CHATS, chat_id, response_id, "What was asked, and what was answered.")])
+    yield from insert_texts([Text(owner, CHATS, chat_id, response_id, "The question, and the answer.")])
 
-    FOUND = finding([texts.c.id], lambda matched: matched.texts.order_by(matched.number.desc()).limit(most))
-    rows = yield FOUND.ask({**asked(owner, CHATS, "ANSWER"), "most": 20})
+    QUERY = search_query([texts.c.id], lambda matches: matches.texts.order_by(matches.number.desc()).limit(limit))
+    rows = yield QUERY.bind({**search_params(owner, CHATS, "ANSWER"), "most": 20})
 
 The rules:
 
-* A scope is one owner's texts of one kind (`chats`), or of one room. What is searched is always one scope.
-* Case does not matter, nor how a character is composed; what is looked for is a substring and nothing else. That is
-  decided here, by `folded`, so it is the same in every database and locale: it is Unicode's compatibility normal form
-  of the folded case. So `STRASSE` finds `Straße`, full width finds half width, `é` finds `é` however it is composed,
-  and `e` does not find it. No language's own rules hold: `istanbul` does not find `İstanbul`.
-* What lies behind a text's first 200,000 characters (`MAX_SEARCHED_CHARS`) is not found, nor what lies so far back in its folded
-  form. Some characters fold to eighteen: to fold and index megabytes of them would keep everybody waiting.
-* An index makes that fast where there are three characters or more; it never decides. In SQLite it is FTS5's, of
-  trigrams, which triggers keep as the table is; in PostgreSQL pg_trgm's, where that can be had. With two characters or
-  fewer, and without pg_trgm, a scope is read through.
-* A text goes with what it is of, in the same transaction, and so does what the index knows of it. SQLite before 3.45
-  is not sure to overwrite that at once: single trigrams, without their order, stay in the file until the index is
-  merged, which `Store.erase` sees to and time does otherwise. PostgreSQL keeps what is gone until its vacuum, as of
-  every table.
+* A scope contains one owner's texts of one kind (`chats`), or of one space. A search covers exactly one scope.
+* The search is for substrings, and ignores case and the composition of characters. `fold_text` decides this, so the
+  results are the same in every database and locale: it is Unicode's compatibility normalization (NFKC) of the folded
+  case. So `STRASSE` matches `Straße`, full width matches half width, `é` matches `é` in every composition, and `e` does
+  not match it. No rules of single languages apply: `istanbul` does not match `İstanbul`.
+* Only the first 200,000 characters (`MAX_SEARCHED_CHARS`) of a text and of its folded form are searched. Some
+  characters fold to eighteen: to fold and index megabytes of them would block the server.
+* For three characters or more, an index makes the search fast. It never decides what matches. SQLite uses FTS5 with
+  trigrams, which triggers update; PostgreSQL uses pg_trgm, if available. For fewer characters, and without pg_trgm, all
+  texts of the scope are read.
+* A text and its index entries are deleted in the transaction that deletes their parent. SQLite before 3.45 may not
+  overwrite index entries at once: single trigrams, without their order, remain in the file until the index is merged,
+  by `Store.erase` or in the course of time. PostgreSQL keeps deleted rows of every table until its vacuum.
 
-In SQLite the index spans all scopes, so that each has a mark in it: a trigram of its own, of characters that nobody
-writes. Otherwise who has little would wait for what is everyone's.
+In SQLite the index spans all scopes. So that a search in a small scope need not read the entries of all others, the
+texts of each scope contain a mark: a trigram of private-use characters.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ from . import tables
 from .statement import Execute, Operation, Params, Statement, param
 
 CHATS = "chats"
-"""The scope of a tenant's chats: their titles, questions and answers."""
+"""Scope of the chats of an owner: titles, questions and answers."""
 
 MAX_SEARCHED_CHARS = 200_000
-"""So many characters of a text, and of its folded form, can be found."""
+"""Number of characters of a text, and of its folded form, that are searched."""
 
 MAX_GRAMS = 8
-"""So many trigrams of what is looked for are asked of the index, at most: more cost more than they spare. The text
-itself says the rest."""
+"""Maximum number of trigrams of a query that are looked up in the index: more of them cost more than they save. The
+texts decide what matches."""
 
 _FIRST_PRIVATE, _PRIVATE_COUNT = 0xF0000, 0xFFFE
-"""Where the characters begin that nobody writes, and how many of them are used."""
+"""First private-use character of marks (Supplementary Private Use Area-A), and the number of characters used."""
 
 
 class Text(NamedTuple):
-    """What can be found. `id` is its own within the scope; `of` is what it belongs to, and goes with."""
+    """A searchable text. `id` is unique within the scope; `parent_id` is the object with which the text is deleted."""
 
     owner: str
     scope: str
@@ -65,18 +64,18 @@ class Text(NamedTuple):
     id: str
     text: str
     traits: tuple[str, ...] = ()
-    """What `asked` may also name, so that SQLite's index need not be asked for what is not of this sender, say."""
+    """Properties by which `search_params` can narrow the search in SQLite's index, for example to one sender."""
     is_stored: bool = True
-    """Whether the text itself is, for `text_of`; what is kept elsewhere need not be."""
+    """Whether the text itself is stored, for `get_text`. False if it is stored elsewhere."""
 
 
 def replace_unstorable(text: str) -> str:
-    """As every database can keep it: a NUL and half of a surrogate pair are U+FFFD."""
+    """Replace NUL and lone surrogates, which databases cannot store, with U+FFFD."""
     return replace_surrogates(text).replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def fold_text(text: str, max_chars: int | None = None) -> str:
-    """What is compared; only the beginning of it, `most` characters, if that is all that is wanted."""
+    """Return the form of a text that searches compare; only its first `max_chars` characters, if given."""
     text = text[:max_chars]
     if text.isascii():
         return text.lower().replace("\0", "\N{REPLACEMENT CHARACTER}")
@@ -87,11 +86,12 @@ def fold_text(text: str, max_chars: int | None = None) -> str:
 
 
 _MAX_MARKS = 30
-"""So many marks on one character are put in order; what is beyond has an order of its own (UAX #15, stream-safe text).
-To order them takes the square of the time: a few hundred kilobytes of them would keep the whole server for a minute."""
+"""Maximum number of combining marks on one character that are sorted together; further ones are sorted on their own
+(UAX #15, stream-safe text format). Sorting takes quadratic time: a few hundred kilobytes of marks would block the
+server for a minute."""
 
 _LONG_NON_LATIN = re.compile(f"[\u0300-\U0001ffff]{{{_MAX_MARKS + 1}}}")
-"""So many characters that are all beyond Latin: without that, nothing has too many marks, which is slow to tell."""
+"""A fast test for a run of characters outside Latin: a text without one has not too many marks."""
 
 
 @cache
@@ -108,7 +108,7 @@ def _split_marks(run: re.Match[str]) -> str:
     return "\N{COMBINING GRAPHEME JOINER}".join(marks[at : at + _MAX_MARKS] for at in range(0, len(marks), _MAX_MARKS))
 
 
-# ---------------------------------------------------------------------------------------------- what is kept
+# ---------------------------------------------------------------------------------------------- writing
 
 _T = tables.texts
 _owner, _scope = param("for_owner"), param("for_scope")
@@ -124,23 +124,23 @@ _REMOVE_OF = Statement(sa.delete(_T).where(_T.c.owner == _owner, _T.c.scope == _
 
 
 def text_with_id(scope: str) -> sa.ColumnElement[bool]:
-    """The text `for_id` of `for_owner`."""
+    """Return the condition for the text `for_id` of `for_owner`."""
     return sa.and_(_T.c.owner == _owner, _T.c.scope == scope, _T.c.id == param("for_id"))
 
 
 def delete_statement(scope: str) -> Statement:
-    """Deletes the text `for_id` of `for_owner`."""
+    """Return the statement that deletes the text `for_id` of `for_owner`."""
     return Statement(sa.delete(_T).where(text_with_id(scope)))
 
 
 def insert_texts(texts: Iterable[Text]) -> Operation[None]:
-    """Those that are new."""
+    """Insert new texts."""
     if rows := [_row(text) for text in texts]:
         yield Execute(_ADD, rows)
 
 
 def replace_text(text: Text) -> Operation[None]:
-    """This, in the place of what was there under its id."""
+    """Insert a text, or replace the text with its id."""
     row = _row(text)
     params = {**_key_params(text.owner, text.scope, text.id), "to_text": row["text"], "to_folded": row["folded"]}
     if not (yield Execute(_UPDATE, params)):
@@ -148,19 +148,19 @@ def replace_text(text: Text) -> Operation[None]:
 
 
 def get_text(owner: str, scope: str, id: str) -> Operation[str | None]:
-    """The text itself, as it was given (but for what cannot be kept)."""
+    """Return a stored text; None if it does not exist."""
     rows = yield Execute(_GET, _key_params(owner, scope, id))
     return rows[0][0] if rows else None
 
 
 def delete_texts(owner: str, scope: str, ids: Iterable[str]) -> Operation[None]:
-    """Those of them that are there."""
+    """Delete the texts with these ids."""
     if named := [_key_params(owner, scope, id) for id in ids]:
         yield Execute(_REMOVE, named)
 
 
 def delete_texts_of(owner: str, scope: str, parent_id: str) -> Operation[None]:
-    """All that belongs to this."""
+    """Delete all texts of a parent object."""
     yield Execute(_REMOVE_OF, _key_params(owner, scope, parent_id))
 
 
@@ -184,8 +184,10 @@ def _row(text: Text) -> Params:
 
 @lru_cache(maxsize=4096)
 def _mark(owner: str, scope: str, trait: str = "") -> str:
-    """A trigram that is in all texts of the scope (that have this trait), and (but for an accident, which costs a look)
-    in no other."""
+    """Return the trigram that marks all texts of a scope (with a trait).
+
+    Other scopes may have the same trigram by chance. That costs time, but does not change a result.
+    """
     digest = hashlib.sha256(f"{owner}\0{scope}\0{trait}".encode() if trait else f"{owner}\0{scope}".encode()).digest()
     numbers = [int.from_bytes(digest[at : at + 2]) for at in (0, 2, 4)]
     return "".join(chr(_FIRST_PRIVATE + number % _PRIVATE_COUNT) for number in numbers)
@@ -199,39 +201,46 @@ _MERGE = Statement(
 )
 _TOTAL_CHANGES = Statement(sa.select(sa.literal_column("0")), sqlite=sa.select(sa.func.total_changes()))
 MERGE_PAGES = 500
-"""So many pages of the index are merged in one transaction."""
+"""Number of index pages that are merged in one transaction."""
 
 
 def merge_index(is_first: bool) -> Operation[bool]:
-    """A step of making SQLite's index anew, which lets go of the trigrams of what is gone; whether there is more to do.
-    `first`: of the steps."""
+    """Merge a part of SQLite's index, which removes the trigrams of deleted texts.
+
+    Args:
+        is_first: whether this is the first step.
+
+    Returns:
+        Whether there is more to do.
+    """
     before = yield Execute(_TOTAL_CHANGES, {})
     yield Execute(_MERGE, {"pages": -MERGE_PAGES if is_first else MERGE_PAGES})
     after = yield Execute(_TOTAL_CHANGES, {})
     return bool(after[0][0] - before[0][0] > 1)
 
 
-# ---------------------------------------------------------------------------------------------- how it is found
+# ---------------------------------------------------------------------------------------------- searching
 
 
 class Matches(NamedTuple):
-    """Out of which a question is made (`finding`)."""
+    """The expressions from which the statement of a search is built (`search_query`)."""
 
     texts: sa.Select[Any]
-    """Those in the scope that hold it."""
+    """Selects the texts of the scope that contain the query."""
     number: sa.ColumnElement[int]
-    """Their numbers, which grow: in whose order they come one by one, so that a few are found without all."""
+    """Their ascending numbers. In this order, the first matches are found without reading all."""
     holds: sa.ColumnElement[bool]
-    """Whether a row of `texts` does, for asking further about what is known to be in the scope."""
+    """Whether a row of `texts` contains the query, for further conditions on texts of the scope."""
 
 
 class SearchQuery(NamedTuple):
-    """One question, with the index and without it."""
+    """A search statement, with and without the index."""
 
     indexed: Statement
     read_through: Statement
 
     def bind(self, params: Params) -> Execute:
+        """Return the request for this search: with the index if the parameters allow it."""
         return Execute(self.indexed if params["grams"] else self.read_through, params)
 
 
@@ -240,9 +249,13 @@ def search_query(
     build: Callable[[Matches], sa.Executable],
     build_for_postgresql: Callable[[Matches], sa.Executable] | None = None,
 ) -> SearchQuery:
-    """A question about texts: `build` makes it out of those that hold what is looked for, of which it can use
-    `columns`. What `asked` gives are its parameters, and `build`'s own. `elsewhere`: what makes it for a database
-    whose index knows no traits, if that is better done in another way."""
+    """Build a search statement. Its parameters are those of `search_params`, and those that `build` adds.
+
+    Args:
+        columns: columns of the matching texts that `build` uses.
+        build: makes the statement from the matches.
+        build_for_postgresql: replaces `build` for PostgreSQL, whose index does not know traits.
+    """
     chosen = sa.select(*columns)
     general = (build_for_postgresql or build)(Matches(chosen.where(_in_scope, _like), _T.c.number, _like))
     indexed = chosen.select_from(_grams.join(_T, _T.c.number == _grams.c.rowid)).where(
@@ -264,13 +277,19 @@ _instr = sa.func.instr(_T.c.folded, param("needle"), type_=sa.Integer) > 0
 
 
 def _without_index(column: sa.ColumnElement[str]) -> sa.ColumnElement[str]:
-    """A plus keeps SQLite from reading the scope through by its own index, in place of the trigrams'."""
+    """Add a unary plus, so that SQLite does not use the index of the scope instead of the trigram index."""
     return sa.UnaryExpression(column, operator=sa.sql.operators.custom_op("+"))
 
 
 def search_params(owner: str, scope: str, query: str, traits: Iterable[str] = ()) -> Params:
-    """The parameters of a finding. `traits`: what is found has all of these; that only makes it faster, for the finding
-    itself decides."""
+    """Return the parameters of a search.
+
+    Args:
+        owner: owner of the scope.
+        scope: the scope to search.
+        query: the substring to find.
+        traits: traits that all results have. They make the search faster; the statement must check them as well.
+    """
     needle = fold_text(query)
     pattern = needle.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     grams = list(dict.fromkeys(needle[at : at + 3] for at in range(len(needle) - 2)))
@@ -289,14 +308,14 @@ def _quoted(gram: str) -> str:
     return '"' + gram.replace('"', '""') + '"'
 
 
-# ---------------------------------------------------------------------------------------------- what is shown of it
+# ---------------------------------------------------------------------------------------------- snippets
 
 SNIPPET_CHARS = 160
-"""So many characters are shown of a text in which something was found."""
+"""Number of characters in a snippet."""
 
 
 def snippet(text: str, query: str) -> str:
-    """A piece of a text, on one line, with what was looked for in it; an ellipsis where more was said."""
+    """Return a part of a text around the match of a query, on one line, with an ellipsis where text is left out."""
     at = _locate(text[:MAX_SEARCHED_CHARS], fold_text(query))
     first = at - SNIPPET_CHARS // 4 if at > SNIPPET_CHARS // 2 else 0
     last = first + SNIPPET_CHARS
@@ -308,9 +327,11 @@ _PIECE_CHARS = 4096
 
 
 def _locate(text: str, needle: str) -> int:
-    """Where in the text itself its folded form holds this; 0 if that cannot be told. Read piece by piece, as far as it
-    takes: a page of a list may show places in many long texts."""
-    overlap = 4 * len(needle)  # more characters than that make no needle, but for some that nobody writes
+    """Return the index in `text` at which its folded form contains `needle`; 0 if it cannot be determined.
+
+    The text is folded piece by piece up to the match: a page of results may need the positions in many long texts.
+    """
+    overlap = 4 * len(needle)  # except for very rare characters, a match is not longer than this
     step = max(_PIECE_CHARS, overlap)
     for start in range(0, len(text), step):
         piece = text[start : start + step + overlap]

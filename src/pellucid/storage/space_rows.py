@@ -1,14 +1,14 @@
-"""A space as it is kept: what it is set to, and who may come in.
+"""Rows of spaces: the settings and the participants of each.
 
 The rules:
 
-* A space's name is its own in the whole gateway, whoever owns it.
-* Its settings and participants have a version. It grows whenever they are changed from outside, so that whoever judges
-  by an older one is told when it appends (`appends`). The log itself (`head`) is not touched by that.
-* What the configuration says and what was made by a command stand side by side (`origin`): each changes its own.
-* A token is known by its hash, and names one participant in a space.
-* A space that is removed is gone at once, and what was said in it goes step by step. Its name can be taken anew when
-  that is done.
+* The name of a space is unique in the gateway, for all owners.
+* Settings and participants have a version, which increases when they are changed from outside. A writer that validated
+  for an older version gets a conflict when it appends (`appends`). The head of the log does not change.
+* Rows of the configuration and rows made by a command exist in parallel (`origin`): each origin changes only its own.
+* A token is found by its hash, and identifies one participant in a space.
+* A removed space is invisible at once, and its envelopes are deleted step by step. When that is done, the name can be
+  used again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ ParticipantOrigin: TypeAlias = Literal["config", "made", "invited"]
 
 
 class StoredSpace(msgspec.Struct, frozen=True, kw_only=True):
+    """A space as it is stored, without its participants and its log."""
+
     owner: str
     name: str
     created_at: float
@@ -37,16 +39,18 @@ class StoredSpace(msgspec.Struct, frozen=True, kw_only=True):
     settings: bytes
     """JSON."""
     version: int = 1
-    """Grows whenever the settings or the participants change."""
+    """Increases when the settings or the participants change."""
     head: int = 0
-    """The seq of the newest envelope."""
+    """Sequence number of the newest envelope."""
     origin: SpaceOrigin = "made"
 
 
 class StoredParticipant(msgspec.Struct, frozen=True, kw_only=True):
+    """A participant of a space as it is stored."""
+
     id: str
     capabilities: bytes = b"[]"
-    """A JSON list, as written."""
+    """A JSON list, as it was written."""
     token_hash: bytes
     """SHA-256 of the token. The same token may belong to participants of several spaces."""
     origin: ParticipantOrigin = "made"
@@ -69,7 +73,6 @@ _in_space = sa.and_(_P.c.owner == _owner, _P.c.space == _name)
 _LOCK_BY_NAME = Statement(sa.select(*_SPACE_COLUMNS, _S.c.removed_at).where(_S.c.name == _name).with_for_update())
 _LOCK = Statement(sa.select(*_SPACE_COLUMNS).where(_this_space, _not_removed).with_for_update())
 _GET = Statement(sa.select(*_SPACE_COLUMNS).where(_S.c.name == _name, _not_removed))
-_GET_OF_OWNER = Statement(sa.select(*_SPACE_COLUMNS).where(_this_space, _not_removed))
 _LIST = Statement(sa.select(*_SPACE_COLUMNS).where(_S.c.owner == _owner, _not_removed).order_by(_S.c.name))
 _ALL = Statement(sa.select(*_SPACE_COLUMNS).where(_not_removed).order_by(_S.c.name))
 _REMOVED = Statement(sa.select(_S.c.owner, _S.c.name).where(_S.c.removed_at.is_not(None)))
@@ -98,16 +101,21 @@ _BY_TOKEN = Statement(
 )
 
 
-# ---------------------------------------------------------------------------------------------- what can be asked
+# ---------------------------------------------------------------------------------------------- operations
 
 
 class SpaceWrite(NamedTuple):
+    """A space, and participants to write."""
+
     space: StoredSpace
     participants: tuple[StoredParticipant, ...]
 
 
 def _put(write: SpaceWrite) -> Operation[StoredSpace | RequestError | AlreadyStored]:
-    """What is wrong comes back, for an exception would have all that is written with it done again."""
+    """Create or update a space, and the participants of the same origin (see `Spaces.put`).
+
+    An error is returned, because an exception would repeat all writes of the transaction.
+    """
     space, participants = write
     params = space_params(space.owner, space.name)
     rows = yield Execute(_LOCK_BY_NAME, params)
@@ -171,7 +179,7 @@ def _delete_participants(params: Params, ids: list[str]) -> Operation[None]:
 
 
 def invite(owner: str, name: str, participant: StoredParticipant) -> Operation[None]:
-    """Let this one in; if it was invited before, by its new token and capabilities."""
+    """Add an invited participant; if it was invited before, replace its token and capabilities."""
     params = space_params(owner, name)
     rows = yield Execute(_GET_PARTICIPANT, {**params, "for_id": participant.id})
     if rows:
@@ -185,11 +193,6 @@ def invite(owner: str, name: str, participant: StoredParticipant) -> Operation[N
 
 def _get(params: Params) -> Operation[StoredSpace | None]:
     rows = yield Execute(_GET, params)
-    return space_from_row(rows[0]) if rows else None
-
-
-def get_space_of_owner(params: Params) -> Operation[StoredSpace | None]:
-    rows = yield Execute(_GET_OF_OWNER, params)
     return space_from_row(rows[0]) if rows else None
 
 
@@ -208,7 +211,7 @@ def find_by_token(params: Params) -> Operation[tuple[tuple[StoredSpace, StoredPa
 
 
 def _mark_removed(params: Params) -> Operation[bool]:
-    """Gone for everybody from now on."""
+    """Mark a space as removed: it is invisible from now on. Delete its participants and its snapshot."""
     if not (yield Execute(_MARK_REMOVED, params)):
         return False
     yield Execute(_DELETE_PARTICIPANTS, params)
@@ -217,12 +220,12 @@ def _mark_removed(params: Params) -> Operation[bool]:
 
 
 def _delete_row(params: Params) -> Operation[bool]:
-    """What is left of it, when nothing is left that was said in it."""
+    """Delete the row of a removed space, after its envelopes were deleted."""
     return bool((yield Execute(_DELETE, params)))
 
 
 def removed_spaces(_: None) -> Operation[list[tuple[str, str]]]:
-    """Those that are gone, and of which something is left."""
+    """Return owner and name of removed spaces that are not completely deleted."""
     return [(owner, name) for owner, name in (yield Execute(_REMOVED, {}))]
 
 
@@ -237,7 +240,7 @@ put, add, mark_removed, delete_row, get, get_participants = (
 
 
 def space_params(owner: str, name: str) -> Params:
-    """The parameters that name it, in every statement about a space."""
+    """Return the parameters that identify a space in every statement."""
     return {"for_owner": owner, "for_name": name}
 
 

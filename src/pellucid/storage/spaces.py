@@ -1,7 +1,8 @@
-"""`store.spaces`: spaces, who is in them, and what was said there.
+"""`store.spaces`: spaces, their participants, and their logs of envelopes.
 
-`rooms` is what a space is, `appends` how its log grows, `envelopes` and `walks` how the log is read. Where several
-envelopes are asked for, a portion is given (`portions`), never more than so many bytes; `more` says if that is not all.
+`space_rows` has the operations on spaces and participants, `appends` those that append to the log; `envelopes`,
+`index_scans` and `correlation` read it. Several envelopes are returned as an `EnvelopePage` (`paging`), whose size in
+bytes is limited; `has_more` shows whether there may be more.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from .space_rows import StoredParticipant, StoredSpace
 from .statement import Database
 
 ENVELOPES_PER_STEP = 100
-"""So many envelopes are taken away in one transaction."""
+"""Maximum number of envelopes that are erased or deleted in one transaction."""
 
 _MAX_TIME_MS = 2**62
 
 
 class Spaces:
-    """`store.spaces`. Names of spaces are unique in the gateway; what is another owner's is not there."""
+    """Operations on spaces: `store.spaces`. Names of spaces are unique in the gateway, for all owners.
+
+    For another owner than its own, a space does not exist.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], float], recording: Recording) -> None:
         self._database = database
@@ -37,23 +41,33 @@ class Spaces:
         self._recording = recording
 
     async def put(self, space: StoredSpace, participants: Sequence[StoredParticipant]) -> StoredSpace:
-        """Make it; or give it these settings, and these participants.
+        """Create a space, or update its settings and participants.
 
-        Of the participants who are there, those that have the space's origin and are not listed go; others stay. The
-        version grows iff anything changed; the head stays. Raises `AlreadyStored` if the name is another owner's, or
-        two participants have one id or one token."""
+        Existing participants with the origin of `space` that are not in `participants` are deleted; others remain. The
+        version increases if anything changed. The head does not change.
+
+        Returns:
+            The space as it is stored now.
+
+        Raises:
+            AlreadyStored: if the name belongs to another owner, or two participants have the same id or token.
+        """
         check_names(owner=space.owner, name=space.name)
         write = _space_write(space, participants)
         try:
             return _space_or_raise(await self._database.write(space_rows.put, write))
         except AlreadyStored:
-            # Perhaps another replica made it at this moment, or it was removed and something of it is left.
+            # Perhaps another replica created it at this moment, or it was removed and is not completely deleted.
             await self.sweep(space.name)
             return _space_or_raise(await self._database.write(space_rows.put, write))
 
     async def add(self, owner: str, name: str, participants: Sequence[StoredParticipant]) -> StoredSpace:
-        """More participants. Raises `AlreadyStored` for an id (or a token) that is there, `SpaceNotFound` if there is no
-        such space."""
+        """Add participants to a space; return the space.
+
+        Raises:
+            AlreadyStored: if a participant with one of the ids or tokens exists.
+            SpaceNotFound: if the space does not exist.
+        """
         if not (is_storable(owner) and is_storable(name)):
             raise SpaceNotFound(name)
         space = StoredSpace(owner=owner, name=name, created_at=0.0, settings=b"")
@@ -61,25 +75,29 @@ class Spaces:
 
     @return_if_unstorable(None)
     async def get(self, name: str) -> StoredSpace | None:
+        """Return a space by its name; None if it does not exist."""
         return await self._database.read(space_rows.get, {"for_name": name})
 
     @return_if_unstorable(())
     async def list(self, owner: str | None = None) -> tuple[StoredSpace, ...]:
-        """By name; those of one owner, or all."""
+        """Return all spaces, or those of one owner, ordered by name."""
         return await self._database.read(space_rows.list_spaces, {"for_owner": owner})
 
     @return_if_unstorable(())
     async def participants(self, owner: str, name: str) -> tuple[StoredParticipant, ...]:
-        """By id."""
+        """Return the participants of a space, ordered by id."""
         return await self._database.read(space_rows.get_participants, space_rows.space_params(owner, name))
 
     async def find_by_token(self, token_hash: bytes) -> tuple[tuple[StoredSpace, StoredParticipant], ...]:
-        """Whom a token names, in every space where it names somebody."""
+        """Return each participant that has this token, with its space."""
         return await self._database.read(space_rows.find_by_token, {"token_hash": token_hash})
 
     @return_if_unstorable(False)
     async def remove(self, owner: str, name: str) -> bool:
-        """With all that was said. Whether there was one. It is gone at once, and what is in it when this returns."""
+        """Remove a space with its log; return whether it existed.
+
+        The space is invisible at once. Its envelopes are deleted when this returns.
+        """
         is_removed = await self._database.write(
             space_rows.mark_removed, {**space_rows.space_params(owner, name), "now": self._clock()}
         )
@@ -87,19 +105,25 @@ class Spaces:
         return is_removed
 
     async def sweep(self, name: str | None = None) -> None:
-        """Finish what a removal left that was broken off: of this space, or of all."""
+        """Complete interrupted removals: of the space `name`, or of all spaces."""
         for owner, removed_name in await self._database.read(space_rows.removed_spaces, None):
             if name in (None, removed_name):
                 await self._finish_removal(owner, removed_name)
 
     @return_if_unstorable(None)
     async def head(self, owner: str, name: str) -> SpaceHead | None:
+        """Return the end of a space's log, and its version; None if the space does not exist."""
         return await self._database.read(appends.get_head, space_rows.space_params(owner, name))
 
     async def append(self, append: Append) -> SpaceHead:
-        """Append it, and say where the space is now. Raises `AppendConflict` (with `.head`, `.version`) if the space was
-        elsewhere, `SpaceNotFound` if there is no such space; then nothing was done. After a `StoreError` nobody knows
-        whether it was: the head and what is new tell."""
+        """Append envelopes to the log of a space; return its new head.
+
+        Raises:
+            AppendConflict: if the space has another head or version (its `.head` and `.version`). Nothing was appended.
+            SpaceNotFound: if the space does not exist.
+            StoreError: if the database failed. Then it is not known whether the envelopes were appended; the caller
+                must read the head and the new envelopes.
+        """
         if not (is_storable(append.owner) and is_storable(append.space)):
             raise SpaceNotFound(append.space)
         prepared = appends.prepare(append, self._recording, to_milliseconds(self._clock()))
@@ -121,9 +145,19 @@ class Spaces:
         kinds: Sequence[str] = (),
         within: str | None = None,
     ) -> EnvelopePage:
-        """Those with after < seq < before, ascending: the first `limit` of them, or the last ones (`newest`).
+        """Return envelopes with after < seq < before, in ascending order.
 
-        `kinds` may end in `/*`; any of them will do. `within`: whose place is this path, or below it."""
+        Args:
+            owner: owner of the space.
+            name: name of the space.
+            after: lower bound of sequence numbers (exclusive).
+            before: upper bound of sequence numbers (exclusive); None: no bound.
+            limit: maximum number of envelopes.
+            newest: whether the last envelopes of the range are returned, instead of the first.
+            sender: only envelopes of this sender.
+            kinds: only envelopes of one of these kinds; a kind may end in `/*`.
+            within: only envelopes in the context with this path, or below it.
+        """
         log_query = LogQuery(
             owner=owner,
             name=name,
@@ -139,6 +173,7 @@ class Spaces:
 
     @return_if_unstorable(None)
     async def get_envelope(self, owner: str, name: str, seq: int) -> StoredEnvelope | None:
+        """Return an envelope by its sequence number; None if it does not exist."""
         return await self._database.read(
             envelopes.get_envelope, {**space_rows.space_params(owner, name), "seq": envelopes.seq_or_zero(seq)}
         )
@@ -147,7 +182,7 @@ class Spaces:
     async def get_envelope_by_id(
         self, owner: str, name: str, id: str, sender: str | None = None, *, before: int | None = None
     ) -> StoredEnvelope | None:
-        """The newest with this id, of this sender if one is named, and below the seq `before`."""
+        """Return the newest envelope with this id, before the sequence number `before`; only of `sender`, if given."""
         last = envelopes.MAX_SEQ
         params = {**space_rows.space_params(owner, name), "for_id": id, "sender": sender}
         return await self._database.read(
@@ -157,7 +192,7 @@ class Spaces:
     async def find_correlated(
         self, owner: str, name: str, ids: Sequence[str], *, after: int = 0, limit: int = 500
     ) -> EnvelopePage:
-        """Those that correlate to any of these ids, ascending, with seq > after: the first `limit`."""
+        """Return the first `limit` envelopes after the number `after` that correlate to one of the ids, ascending."""
         if not ids or not (is_storable(owner) and is_storable(name)):
             return EnvelopePage()
         return await self._database.read(
@@ -174,7 +209,7 @@ class Spaces:
         limit: int = 50,
         newest: bool = True,
     ) -> EnvelopePage:
-        """What opened contexts, with after < seq < before: the newest first, or ascending."""
+        """Return envelopes that opened contexts, with after < seq < before: newest first, or in ascending order."""
         if not (is_storable(owner) and is_storable(name)):
             return EnvelopePage()
         return await self._database.read(
@@ -183,13 +218,13 @@ class Spaces:
 
     @return_if_unstorable(1)
     async def first_seq_since(self, owner: str, name: str, at_ms: int) -> int:
-        """The seq of the first envelope that was taken then or later; head + 1 if there is none."""
+        """Return the sequence number of the first envelope accepted at or after `at_ms`; head + 1 if there is none."""
         return await self._database.read(
             envelopes.first_seq_since, {**space_rows.space_params(owner, name), "at": min(at_ms, _MAX_TIME_MS)}
         )
 
     async def existing_names(self, owner: str, name: str, names: NameSet) -> NameSet:
-        """Which of these ids and paths are there; a path is, if something opened there once."""
+        """Return those ids and paths that exist in a space. A path exists if an envelope opened a context there."""
         if not (is_storable(owner) and is_storable(name)):
             return NameSet()
         return await self._database.read(envelopes.existing_names, envelopes.NamesQuery(owner, name, names))
@@ -206,8 +241,10 @@ class Spaces:
         kinds: Sequence[str] = (),
         within: str | None = None,
     ) -> EnvelopePage:
-        """Those whose payload holds this in its strings, newest first (see `storage.search`), before the seq `before`.
-        The other filters are those of `page`. Fast from three characters on."""
+        """Return envelopes with `query` in the strings of their payload (see `storage.search`), newest first.
+
+        Queries of three characters or more are fast. The other arguments are those of `page`.
+        """
         log_query = LogQuery(
             owner=owner,
             name=name,
@@ -222,16 +259,26 @@ class Spaces:
 
     @return_if_unstorable(None)
     async def state(self, owner: str, name: str) -> tuple[int, bytes] | None:
-        """The seq as of which the newest snapshot is, and the snapshot."""
+        """Return the newest snapshot, after the sequence number of its last envelope; None if there is none."""
         return await self._database.read(appends.get_state, space_rows.space_params(owner, name))
 
     @return_if_unstorable(0)
     async def erase(self, owner: str, name: str, seqs: Sequence[int], *, at_ms: int) -> int:
-        """Take away what these say: payload, unknown fields, what search finds. Id, kind, sender, recipients and place
-        stay; `extra` is `{"erased": true}`. How many were there and not erased yet. `at` (ms) is for the record.
+        """Erase the content of envelopes: payload, unknown fields and searchable text.
 
-        Snapshots are not touched: keep one that is not older, for an erased envelope does not replay to the state
-        that the whole one did."""
+        Id, kind, sender, recipients and place remain; `extra` becomes `{"erased": true}`. Snapshots are not changed.
+        The caller must store one that is not older than the envelopes: the replay of an erased envelope does not give
+        the same state.
+
+        Args:
+            owner: owner of the space.
+            name: name of the space.
+            seqs: sequence numbers of the envelopes.
+            at_ms: time for the record, in milliseconds since 1970.
+
+        Returns:
+            The number of envelopes that existed and were not erased before.
+        """
         erased_count = 0
         chosen = sorted({envelopes.seq_or_zero(seq) for seq in seqs})
         for first in range(0, len(chosen), ENVELOPES_PER_STEP):

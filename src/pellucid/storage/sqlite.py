@@ -1,11 +1,12 @@
-"""SQLite: one thread that writes, a few that read.
+"""Database in SQLite: one thread writes, a few threads read.
 
-SQLite has one writer at a time anyway, and what a write costs is the wait for the disk. So all writes go through one
-thread, and what gathers while it waits becomes the next transaction (`commit`). Readers have connections of their own
-and wait for nobody (WAL). `synchronous=FULL`: what was acknowledged outlives a loss of power, not just of the process.
-What is deleted is overwritten, also in the log of changes (`WalTruncation`). Several processes may share a file.
+SQLite allows one writer at a time, and the cost of a write is the wait for the disk. So all writes go through one
+thread, and writes that arrive during a transaction become the next transaction (`commit`). Readers have their own
+connections, and never wait for the writer (WAL mode). With `synchronous=FULL`, an acknowledged write survives a loss of
+power, not only a crash of the process. Deleted data is overwritten, also in the write-ahead log (`WalTruncation`).
+Several processes may share a file.
 
-A store without a file has one connection, which all take turns at.
+A store in memory has one connection, protected by a lock.
 """
 
 from __future__ import annotations
@@ -30,22 +31,22 @@ from .statement import MAX_BATCH, A, BulkOperation, Execute, Operation, R, Row, 
 
 MAX_READERS = 3
 CACHE_KIB = 8_192
-"""So much of the file the writer keeps in memory, at most: the ends of all indexes, and what search changes."""
+"""Maximum page cache of the writer: it holds the ends of all indexes, and the pages that the search index changes."""
 WAL_CHECKPOINT_PAGES = 4_000
-"""From so many pages on, the log of changes is carried over into the file, where a page that was changed often is
-written once: 16 MB."""
+"""Size of the write-ahead log at which it is checkpointed into the file (16 MB). A checkpoint writes a page once, even
+if it was changed often."""
 BUSY_TIMEOUT_SECONDS = 10
-"""So long one process waits for another's transaction."""
+"""Seconds that a process waits for the transaction of another one."""
 TRUNCATE_INTERVAL_SECONDS = 1.0
-"""Seconds between two times that the log of changes is emptied because something was erased."""
+"""Minimum seconds between two truncations of the write-ahead log because data was erased."""
 OVERDUE_SECONDS = 5.0
-"""After so many more it is done although others wait to write."""
+"""Seconds after which a due truncation is done even if writes are waiting."""
 TRUNCATE_BUSY_TIMEOUT_MS = 100
-"""So long it waits for readers, and writers wait for it."""
+"""Milliseconds that a truncation waits for readers, while writes wait for it."""
 
 _DIALECT = sqlite_dialect()
 
-# A transaction that will write says so at once: one that begins by reading could not be sure of its turn.
+# A writing transaction takes the write lock at its begin: the upgrade of a read transaction may fail.
 _TRANSACTION_STEPS = {"BEGIN": "BEGIN IMMEDIATE", "SNAPSHOT": "BEGIN DEFERRED"}
 
 
@@ -57,11 +58,11 @@ class _PendingWrite(NamedTuple):
 
 class _Connection(sqlite3.Connection):
     has_erased = False
-    """Whether something was taken away that is to be gone from the disk."""
+    """Whether data was deleted that must also vanish from the disk."""
 
 
 class SqliteDatabase:
-    """A `Database`. `path` is None for one in memory."""
+    """`Database` in SQLite. `path` is None for a database in memory."""
 
     def __init__(self, path: str | None) -> None:
         self.transactions = 0
@@ -80,7 +81,11 @@ class SqliteDatabase:
 
     @classmethod
     async def open(cls, path: str | None) -> SqliteDatabase:
-        """Raises `StoreError` if there is no such place, or something else in it."""
+        """Open or create the database, and migrate its tables if needed.
+
+        Raises:
+            StoreError: if the file cannot be opened, or is not a SQLite database.
+        """
         try:
             return await asyncio.to_thread(cls, path)
         except (sqlite3.Error, OSError) as error:
@@ -120,9 +125,9 @@ class SqliteDatabase:
     def _open_writer(self) -> _Connection:
         if self._path:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
-            # What is kept is for its owners alone, so the file is for this user alone. One that is there is not opened
-            # here: to close it would drop every lock that this process has on it by another connection (POSIX), and
-            # the next process that leaves would take the log of changes (WAL) away from under us.
+            # Only this user may read the file. An existing file is not opened here: closing it would release all locks
+            # that this process holds on it by other connections (POSIX), and then another process that exits could
+            # delete the write-ahead log while it is in use.
             with suppress(FileExistsError):
                 os.close(os.open(os.path.realpath(self._path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         connection = self._connect()
@@ -143,7 +148,7 @@ class SqliteDatabase:
         return sqlite3.connect(
             self._path or ":memory:",
             timeout=BUSY_TIMEOUT_SECONDS,
-            isolation_level=None,  # transactions begin and end where we say
+            isolation_level=None,  # transactions begin and end only by explicit statements
             check_same_thread=False,
             factory=_Connection,
         )
@@ -181,7 +186,7 @@ class SqliteDatabase:
             is_last = pending[-1] is None
             if batch := [one for one in pending if one is not None]:
                 self._commit(batch)
-            # Rows are not kept in memory while the next write is waited for.
+            # Release the rows before the wait for the next write.
             batch.clear()
             pending.clear()
             if is_last or self._wal_truncation.is_overdue:
@@ -193,28 +198,29 @@ class SqliteDatabase:
         with self._connection_lock:
             try:
                 outcomes = _run_operation(self._writer, commit([one.write for one in batch]))
-            except Exception as error:  # whatever it is: this thread goes on
+            except Exception as error:  # the thread must continue after any error
                 failure = error if isinstance(error, StoreError) else StatementFailed(cause=type(error).__name__)
                 outcomes = [failure.copy() for _ in batch]
             if self._writer.in_transaction:
-                with suppress(sqlite3.Error):  # if the disk is gone, the next transaction says so
+                with suppress(sqlite3.Error):  # if the disk is gone, the next transaction fails
                     self._writer.execute("ROLLBACK")
         if self._writer.has_erased:
             self._writer.has_erased = False
             self._wal_truncation.schedule()
         for loop in {one.loop for one in batch}:
             results = [(one.future, outcome) for one, outcome in zip(batch, outcomes, strict=True) if one.loop is loop]
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so there are no waiters
                 loop.call_soon_threadsafe(_set_results, results)
 
 
 class WalTruncation:
-    """What was erased goes from the log of changes too. `path` is None for a store in memory, which has none.
+    """Truncates the write-ahead log after data was erased. `path` is None for a store in memory, which has no log.
 
-    A page that was overwritten still stands in the log (`-wal`) as it was, until the log is begun anew. So after
-    something was erased, the log is carried over into the file and emptied: by the writer, when nobody waits for it,
-    and at most once a second. A reader who is in the middle of something, of this process or another, may be in the
-    way: then it is tried again. What an earlier process left in the log may hold what it erased, and is treated so."""
+    The old content of an overwritten page remains in the log (`-wal`) until the log is reset. So after an erasure, the
+    writer checkpoints the log into the file and truncates it, when no write is waiting, and at most once a second. A
+    reader with an open transaction, in this process or another one, may prevent it: then it is tried again. A log that
+    an earlier process left may contain erased data, and is truncated too.
+    """
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -226,20 +232,21 @@ class WalTruncation:
                     self.schedule()
 
     def schedule(self) -> None:
-        """Something was erased."""
+        """Schedule a truncation, because data was erased."""
         if self._path is not None and self._due_at is None:
             self._due_at = max(time.monotonic(), self._last_try_at + TRUNCATE_INTERVAL_SECONDS)
 
     def wait_seconds(self) -> float | None:
-        """How many seconds the writer may wait for something to write. None: for ever."""
+        """Return how many seconds the writer may wait for the next write; None: without a limit."""
         return None if self._due_at is None else max(0.0, self._due_at - time.monotonic())
 
     @property
     def is_overdue(self) -> bool:
+        """Whether the truncation is due for so long that writes must wait for it."""
         return self._due_at is not None and time.monotonic() > self._due_at + OVERDUE_SECONDS
 
     def truncate(self, connection: sqlite3.Connection, busy_timeout_seconds: float) -> None:
-        """Empty the log, if there is need. `usual_seconds`: how long the connection waits for others otherwise."""
+        """Truncate the log, if it is scheduled. `busy_timeout_seconds`: the busy timeout to restore afterwards."""
         if self._due_at is None:
             return
         is_truncated = False
@@ -273,14 +280,14 @@ def _run_operation(connection: _Connection, op: Operation[R]) -> R:
             return end.value  # type: ignore[no-any-return]
         try:
             rows, failure = _execute(connection, request), None
-        except Exception as error:  # also what the driver says of a value before SQLite sees it
+        except Exception as error:  # also errors of the driver for a value that it cannot bind
             failure = _to_store_error(error)
 
 
 def _execute(connection: _Connection, request: Execute) -> list[Row]:
     statement, params = request
     if isinstance(statement, str):
-        # Who reads all as of one moment wants to see it as it is, also where somebody put there what is no text.
+        # An export of the record must also read columns that contain bytes which are not UTF-8, after tampering.
         connection.text_factory = _decode_any_text if statement == "SNAPSHOT" else str
         connection.execute(_TRANSACTION_STEPS.get(statement, statement))
         return []
@@ -304,13 +311,13 @@ def _to_store_error(error: Exception) -> StoreError:
     cause = getattr(error, "sqlite_errorname", None) or type(error).__name__
     if cause in ("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"):
         return AlreadyStored(cause=cause)
-    # What SQLite calls just an error is our own: a table that is not there, say. To try again helps nobody.
+    # SQLITE_ERROR is an error in the statement, for example a missing table. A repetition would fail again.
     is_unavailable = isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
     return StoreUnavailable(cause=cause) if is_unavailable and cause != "SQLITE_ERROR" else StatementFailed(cause=cause)
 
 
 def _enable_wal(connection: _Connection) -> None:
-    """Another process that does the same at this moment is not waited for by SQLite itself."""
+    """Switch to WAL mode, with retries: SQLite's busy timeout does not cover a concurrent switch by another process."""
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:
@@ -338,7 +345,10 @@ def _migrate(connection: _Connection) -> None:
 
 
 def _enable_index_secure_delete(connection: _Connection) -> None:
-    """What `secure_delete` is for tables, for the index of search. (It came with 3.42, and is trusted from 3.45 on.)"""
+    """Enable secure deletion in the search index, as `secure_delete` does in tables.
+
+    FTS5 has this option since SQLite 3.42. It is used from 3.45 on.
+    """
     if sqlite3.sqlite_version_info < (3, 45):
         return
     if not connection.execute("SELECT 1 FROM texts_grams_config WHERE k = 'secure-delete' AND v = 1").fetchone():

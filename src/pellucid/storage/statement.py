@@ -1,16 +1,16 @@
-"""What is asked of a database, without a database.
+"""Statements and operations of the store, independent of a database driver.
 
-A `Statement` is SQLAlchemy Core, compiled once for each dialect. An `Operation` is a generator that yields an `Ask` and is
-sent the rows; what it returns is the answer. A driver (`sqlite`, `postgres`) carries it out; a `Database` is what it is
-to those who ask.
+A `Statement` is a SQLAlchemy Core expression, compiled once for each dialect. An `Operation` is a generator that yields
+`Execute` requests, is sent the rows, and returns its result. A driver (`sqlite`, `postgres`) runs it. `Database` is the
+interface of the drivers.
 
-Group commit (`commit`): all writes that wait become one transaction, which costs one wait for the disk. Its rules:
+Group commit (`commit`): all waiting writes become one transaction, which costs one wait for the disk. Its rules:
 
-* Neighbours that are the same write are done together, which for most means one statement for all of them.
-* One that cannot be done fails alone. Since that is rare, it is found out afterwards: the transaction is taken back,
-  and done again with a savepoint around each.
-* A transaction that came into another's way (a deadlock with another replica, say) is tried again as it is.
-* Order is kept.
+* Adjacent writes with the same operation are executed together, in most cases with one statement for all.
+* A write that fails does not affect the others. Since failures are rare, they are isolated afterwards: the transaction
+  is rolled back, and repeated with a savepoint around each write.
+* A transaction that conflicts with another one (for example a deadlock with another replica) is repeated unchanged.
+* The order of writes is preserved.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Params: TypeAlias = dict[str, Any]
 
 
 class CompiledStatement:
-    """A statement as one dialect's driver takes it: text, and values by position."""
+    """A statement for the driver of one dialect: SQL text, with values by position."""
 
     def __init__(self, element: Executable, dialect: Dialect, replan: bool = False, erases: bool | None = None) -> None:
         self.replan = replan
@@ -47,14 +47,19 @@ class CompiledStatement:
         self._constants = {name: value for name, value in compiled.params.items() if value is not None}
 
     def values(self, params: Params) -> tuple[Any, ...]:
+        """Return the values of parameters, in the order of their positions."""
         all_params = {**self._constants, **params} if self._constants else params
         return tuple([all_params[name] for name in self._names])
 
 
 class Statement:
-    """One statement, whose parameters are `given` ones (or, of an insert, its columns). `sqlite`: what is said there
-    in its place. `replan`: how it is best answered depends on the values, so PostgreSQL is to look at them each time.
-    `erases`: whether what it takes away must be gone from the disk too; what deletes does, if nothing else is said.
+    """One SQL statement. Its parameters are made by `param`; those of an INSERT are its columns.
+
+    Args:
+        element: the SQLAlchemy expression.
+        sqlite: the expression for SQLite, if it is different.
+        replan: whether PostgreSQL makes a new plan for the values of each execution.
+        erases: whether deleted data must also vanish from the disk. Default: true for a DELETE.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Statement:
         self._compiled: dict[str, CompiledStatement] = {}
 
     def compile_for(self, dialect: Dialect) -> CompiledStatement:
+        """Return the statement for a dialect. It is compiled once."""
         compiled = self._compiled.get(dialect.name)
         if compiled is None:
             element = self._dialect_elements.get(dialect.name, self._element)
@@ -80,25 +86,25 @@ class Statement:
 
 
 def param(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.BindParameter[Any]:
-    """A parameter, to be given with each asking."""
+    """Return a bind parameter, whose value is passed with each execution."""
     return sa.bindparam(name, type_=kind(), required=False)
 
 
 def raw_sql(text: str, **params: type[sa.types.TypeEngine[Any]]) -> Executable:
-    """A statement that SQLAlchemy has no words for, and the parameters in it (`:name`)."""
+    """Return a statement from SQL text with parameters (`:name`), where SQLAlchemy cannot express it."""
     named = [sa.bindparam(name, type_=kind(), required=False) for name, kind in params.items()]
     return sa.text(text).bindparams(*named)
 
 
 class JsonList(NamedTuple):
-    """The values of a JSON list, to be selected from: `value` is text in PostgreSQL, what it is in SQLite."""
+    """The elements of a JSON list as a table with the column `value`, whose type is text in PostgreSQL."""
 
     postgresql: sa.TableValuedAlias
     sqlite: sa.TableValuedAlias
 
 
 def json_list(name: str) -> JsonList:
-    """A parameter that is a list, as JSON."""
+    """Return a parameter that is a JSON list, as a table."""
     values = param(name)
     return JsonList(
         sa.func.jsonb_array_elements_text(sa.cast(values, JSONB)).table_valued("value"),
@@ -107,8 +113,13 @@ def json_list(name: str) -> JsonList:
 
 
 def over_json_rows(text: str, columns: dict[str, str], **params: type[sa.types.TypeEngine[Any]]) -> Statement:
-    """A statement over a parameter that is a list of objects, as JSON: `asked`. In its text, `{asked}` is what is to be
-    selected from, and `{name}` is one of its `columns`, of which each has its type."""
+    """Return a statement over the parameter `asked`, which is a JSON list of objects.
+
+    Args:
+        text: SQL, in which `{asked}` is the table of the objects, and `{name}` one of its columns.
+        columns: name and SQL type of each column.
+        params: further parameters (`:name`) and their types.
+    """
     fields = ", ".join(f"{name} {type}" for name, type in columns.items())
     general = {name: f"asked.{name}" for name in columns}
     general["asked"] = f"json_to_recordset(CAST(:asked AS json)) AS asked({fields})"
@@ -119,20 +130,20 @@ def over_json_rows(text: str, columns: dict[str, str], **params: type[sa.types.T
 
 
 class Execute(NamedTuple):
-    """Carry this out: once with the parameters and give the rows, or once for each of several, without rows."""
+    """Request to execute a statement once, with rows as its result; or once for each of several parameters."""
 
     statement: Statement | str
-    """A string is a step of the transaction itself."""
+    """A text is a transaction command, for example `COMMIT`."""
     params: Params | list[Params]
 
 
 Operation: TypeAlias = Generator[Execute, list[Row], R]
 BulkOperation: TypeAlias = Callable[[list[A]], Operation[list[R]]]
-"""A write that is written for many at once: the arguments of each, the results of each, in order."""
+"""An operation for several writes: takes the arguments of all, and returns the results of all, in the same order."""
 
 
 def for_each(op: Callable[[A], Operation[R]]) -> BulkOperation[A, R]:
-    """A bulk write out of one that gains nothing by being many."""
+    """Make a bulk operation that runs `op` for each argument, where no common statement is possible."""
 
     def operate(arguments: list[A]) -> Operation[list[R]]:
         results: list[R] = []
@@ -145,46 +156,58 @@ def for_each(op: Callable[[A], Operation[R]]) -> BulkOperation[A, R]:
 
 
 class Database(Protocol):
+    """A database driver."""
+
     transactions: int
-    """Of writes, begun so far by this process."""
+    """Number of write transactions that this process has begun."""
 
     async def read(self, op: Callable[[A], Operation[R]], argument: A) -> R:
-        """Carry out an op that writes nothing. It may be begun twice."""
+        """Run an operation that writes nothing. After a connection error, it may be started a second time."""
 
     async def write(self, op: BulkOperation[A, R], argument: A) -> R:
-        """Carry it out together with others that wait. When this returns, it is on the disk.
+        """Run a write, in one transaction with other waiting writes. When this returns, the data is on the disk.
 
-        A caller that is cancelled meanwhile does not take it back."""
+        If the caller is cancelled, the write is not undone.
+        """
 
     async def aclose(self) -> None:
-        """Finish what waits, and let go of everything."""
+        """Finish waiting writes, and close all connections."""
 
 
 # ----------------------------------------------------------------------------------------------------- group commit
 
 MAX_TRIES = 5
 MAX_BATCH = 256
-"""So many writes go into one transaction at most."""
+"""Maximum number of writes in one transaction."""
 
 BEGIN, COMMIT, ROLLBACK = Execute("BEGIN", {}), Execute("COMMIT", {}), Execute("ROLLBACK", {})
 SNAPSHOT = Execute("SNAPSHOT", {})
-"""Begins to read: all that is asked until `COMMIT` is answered as of one moment."""
+"""Begins a read transaction: all queries until `COMMIT` see the state of one moment."""
 SAVEPOINT, ROLLBACK_TO_SAVEPOINT, RELEASE_SAVEPOINT = (
     Execute(f"{step} one", {}) for step in ("SAVEPOINT", "ROLLBACK TO SAVEPOINT", "RELEASE SAVEPOINT")
 )
 
 
 class Write(NamedTuple):
+    """One write: an operation and its argument."""
+
     op: BulkOperation[Any, Any]
     argument: Any
 
 
 Outcome: TypeAlias = Any
-"""What the write returned, or the exception that is its own."""
+"""The result of a write, or its exception."""
 
 
 def commit(writes: list[Write]) -> Operation[list[Outcome]]:
-    """Do them all, and say what came of each. Raises `StoreUnavailable` if nothing can be said."""
+    """Execute all writes in one transaction, or each in its own savepoint if one fails.
+
+    Returns:
+        The result or the exception of each write, in order.
+
+    Raises:
+        StoreUnavailable: if the database does not answer, so that the results are unknown.
+    """
     for _ in range(MAX_TRIES):
         try:
             yield BEGIN

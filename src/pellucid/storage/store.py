@@ -1,8 +1,8 @@
-"""A store, from its URL; and what is not to be kept in it any longer: what is due, and what was one tenant's.
+"""The store: opening it by a URL, deleting expired rows, and erasing all rows of an owner.
 
-Each goes with all that belongs to it. A chat's turns do not belong to it here: they are due by themselves, and the last
-of them takes the chat along, if that has not gone before. Both go in small steps, so that no transaction keeps the
-others waiting for long. The record says what went, and why.
+A row is deleted with all its dependents. The turns of a chat are not its dependents here: they expire on their own, and
+the chat is deleted with the last of them, if it has not expired before. Rows are deleted in small steps, so that no
+transaction blocks others for long. The record contains what was deleted, and why.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .sqlite import SqliteDatabase
 from .statement import Database, Execute, Operation, Params, Row, Statement, for_each, param
 
 ROWS_PER_STEP = 500
-"""So many rows go in one transaction."""
+"""Maximum number of rows that are deleted in one transaction."""
 
 _R, _C, _E, _H, _K = tables.responses, tables.conversations, tables.entries, tables.chats, tables.keys
 _PING = Statement(sa.select(sa.literal_column("1")))
@@ -49,7 +49,7 @@ _DELETE_OWNED = [(table, _delete_first(table, table.c.owner == _owner, table.c.i
 _DEPENDENTS = {
     _R: list(DELETE_DEPENDENTS),
     _C: [Statement(sa.delete(_E).where(_E.c.owner == _owner, _E.c.conversation_id == _id))],
-    _H: [search.delete_statement(search.CHATS)],  # its title
+    _H: [search.delete_statement(search.CHATS)],  # the title
     _K: [],
 }
 
@@ -93,7 +93,21 @@ def _ping(params: Params) -> Operation[None]:
 
 
 class Store:
-    """What is kept, and what can be done with it. `clock` is the time of day, for what has expired."""
+    """Everything that Pellucid stores, by kind.
+
+    Attributes:
+        responses: responses and their logs.
+        conversations: conversations and their entries.
+        chats: chats of responses.
+        record: the tamper-evident record.
+        keys: API keys.
+        spaces: spaces, their participants and logs.
+
+    Args:
+        database: the driver.
+        clock: returns the current time, in seconds since 1970.
+        recording: whether contents are recorded, and the keys for seals.
+    """
 
     def __init__(
         self, database: Database, clock: Callable[[], float] = time.time, recording: Recording | None = None
@@ -111,24 +125,41 @@ class Store:
 
     @property
     def transactions(self) -> int:
-        """How many transactions this process has written so far; each may hold many writes."""
+        """Number of write transactions that this process has begun. Each may contain many writes."""
         return self._database.transactions
 
     async def check(self) -> None:
-        """Raises `StoreError` if the store does not answer."""
+        """Check that the database answers.
+
+        Raises:
+            StoreError: if it does not.
+        """
         await self._database.read(_ping, {})
 
     async def expire(self, now: float, limit: int = 10_000) -> int:
-        """Delete what is due, with all that belongs to it; at most `limit` responses, conversations and chats. How
-        many. Spaces are never due; what a removal of one left that was broken off is taken away."""
+        """Delete expired responses, conversations and chats, with their dependents.
+
+        Spaces do not expire. Interrupted removals of spaces are completed.
+
+        Args:
+            now: current time, in seconds since 1970.
+            limit: maximum number of rows to delete.
+
+        Returns:
+            The number of deleted responses, conversations and chats.
+        """
         await self.spaces.sweep()
         return await self._in_steps(_EXPIRE_EACH, {"now": now, "recording": self._recording}, limit)
 
     @return_if_unstorable(0)
     async def erase(self, owner: str) -> int:
-        """Delete everything of one tenant: responses, conversations, chats, spaces, keys. How many of these there were.
+        """Delete all data of one owner: responses, conversations, chats, spaces and keys.
 
-        What it does at the same time is not prevented; let nobody in before."""
+        Concurrent writes of the owner are not prevented: the caller must block its access before.
+
+        Returns:
+            The number of deleted responses, conversations, chats, spaces and keys.
+        """
         params = {"for_owner": owner, "now": self._clock(), "recording": self._recording}
         deleted_count = await self._in_steps(_ERASE_EACH, params, None)
         for space in await self.spaces.list(owner):
@@ -140,7 +171,7 @@ class Store:
         return deleted_count
 
     async def aclose(self) -> None:
-        """Finish what waits, and let go of everything. What is asked afterwards is a `StoreError`."""
+        """Finish waiting writes, and close the store. Later calls raise `StoreError`."""
         await self._database.aclose()
 
     async def _in_steps(
@@ -157,12 +188,18 @@ class Store:
 
 
 async def open_store(url: str, *, clock: Callable[[], float] = time.time, recording: Recording | None = None) -> Store:
-    """Open the store, making or migrating its tables if need be.
+    """Open a store, and create or migrate its tables if needed.
 
-    `sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite://` (in memory, gone with the process) or
-    `postgresql://user:password@host/database`. `recording`: whether what is stored is recorded (it is), and whose seals
-    are on the record. Raises `ConfigError` for a URL that is none of these, `StoreError` if
-    the database does not answer or was written by a newer version."""
+    Args:
+        url: `sqlite:///relative/path`, `sqlite:////absolute/path`, `sqlite://` (in memory, lost with the process) or
+            `postgresql://user:password@host/database`.
+        clock: returns the current time, in seconds since 1970.
+        recording: whether contents are recorded (default: yes), and the keys for seals.
+
+    Raises:
+        ConfigError: if the URL has another form.
+        StoreError: if the database does not answer, or was written by a newer version.
+    """
     parsed = check_store_url(url)
     if parsed.drivername == "sqlite":
         path = parsed.database
@@ -173,7 +210,11 @@ async def open_store(url: str, *, clock: Callable[[], float] = time.time, record
 
 
 def check_store_url(url: str) -> URL:
-    """What a URL says. Raises `ConfigError` for one that `open_store` would not take. Nothing is opened."""
+    """Parse the URL of a store, without opening it.
+
+    Raises:
+        ConfigError: if `open_store` does not accept the URL.
+    """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):

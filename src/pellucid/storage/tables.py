@@ -1,16 +1,18 @@
-"""What is kept, as tables.
+"""The tables of the store.
 
 The rules:
 
-* The owner is the first column of every primary key: what is one tenant's cannot collide with what is another's, let
-  alone be found by it.
-* What changes is narrow. A response's row is touched whenever its conversation goes on; its body is written once (or,
-  of a background response, twice), and its log is read by nobody who does not ask for it.
-* A space's log is a row for each envelope, and an index for each way in which it is walked (`walks`): each leads with
-  what is walked and goes on in the order of the log, so that a page is a piece of it and nothing is sorted.
-* What search finds stands in a table of its own, with what compares (`search`). SQLite's index of it is another.
-* No foreign keys: an ancestor may be deleted while what builds on it stays.
-* `expires_at` is NULL for what is kept until it is deleted. Times are seconds since 1970, and in a space's log
+* The owner is the first column of every primary key. So rows of two owners cannot collide, and no owner can find a row
+  of another.
+* Rows that change are narrow. The row of a response is updated whenever its conversation continues. Its body is written
+  once (for a background response, twice), and its log is read only on request.
+* The log of a space has a row for each envelope, and an index for each kind of scan (`index_scans`). An index begins
+  with the column of its condition, and continues in the order of the log. So a page is a range of the index, without
+  sorting.
+* Searchable texts are in a table of their own, with their folded form (`search`). SQLite's index of them is another
+  one.
+* There are no foreign keys: an ancestor of a response may be deleted while the response remains.
+* `expires_at` is NULL for rows that do not expire. Times are in seconds since 1970; in the log of a space, in
   milliseconds.
 """
 
@@ -21,7 +23,7 @@ import sqlalchemy as sa
 metadata = sa.MetaData()
 
 _BYTEWISE = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
-"""What is asked for by its beginning, that is, from here to there: no language's order will do."""
+"""Text with bytewise collation. Prefixes are searched as ranges, for which a language's collation does not work."""
 
 responses = sa.Table(
     "responses",
@@ -63,8 +65,8 @@ bodies = sa.Table(
     sa.Column("input", sa.LargeBinary, nullable=False),
     sa.Column("messages", sa.LargeBinary, nullable=False),
     sa.Column("error", sa.LargeBinary),
-    sa.Column("log", sa.LargeBinary, nullable=False),  # near the end, for what stands before it is read without it
-    sa.Column("item_ids", sa.Text),  # the response's rows in `items`, as a JSON list; NULL: find them by its id
+    sa.Column("log", sa.LargeBinary, nullable=False),  # near the end: the columns before it are read without it
+    sa.Column("item_ids", sa.Text),  # ids of the response's rows in `items`, a JSON list; NULL: not listed
 )
 
 items = sa.Table(
@@ -73,7 +75,7 @@ items = sa.Table(
     sa.Column("owner", sa.Text, primary_key=True),
     sa.Column("item_id", sa.Text, primary_key=True),
     sa.Column("response_id", sa.Text, primary_key=True),
-    sa.Column("listed", sa.Boolean),  # in the `item_ids` of its response; NULL: not, since an older version wrote it
+    sa.Column("listed", sa.Boolean),  # whether its response lists it in `item_ids`; NULL: an older version wrote it
     sqlite_with_rowid=False,
 )
 _unlisted = items.c.listed.is_(None)
@@ -130,7 +132,7 @@ sa.Index("chats_due", chats.c.expires_at, sqlite_where=_expires, postgresql_wher
 texts = sa.Table(
     "texts",
     metadata,
-    # By which SQLite's index knows a text, so it cannot be the owner's.
+    # SQLite's full-text index identifies a text by this number, so the owner cannot be part of the key.
     sa.Column("number", sa.BigInteger().with_variant(sa.Integer, "sqlite"), primary_key=True),
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("scope", sa.Text, nullable=False),
@@ -152,9 +154,9 @@ spaces = sa.Table(
     sa.Column("settings", sa.LargeBinary, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("head", sa.BigInteger, nullable=False),
-    sa.Column("latest", sa.BigInteger, nullable=False),  # the latest `at` of its envelopes so far
+    sa.Column("latest", sa.BigInteger, nullable=False),  # maximum `at` of its envelopes
     sa.Column("origin", sa.Text, nullable=False),
-    sa.Column("removed_at", sa.Double),  # it is gone for everybody, and what was said in it is going
+    sa.Column("removed_at", sa.Double),  # it is invisible, and its envelopes are being deleted
     sqlite_with_rowid=False,
 )
 sa.Index("spaces_name", spaces.c.name, unique=True)
@@ -190,14 +192,14 @@ envelopes = sa.Table(
     sa.Column("seq", sa.BigInteger, primary_key=True),
     sa.Column("id", sa.Text, nullable=False),
     sa.Column("at", sa.BigInteger, nullable=False),
-    sa.Column("latest", sa.BigInteger, nullable=False),  # of `at` up to this one: it never falls, so it can be halved
+    sa.Column("latest", sa.BigInteger, nullable=False),  # maximum `at` up to this one: it never decreases
     sa.Column("sender", sa.Text, nullable=False),
     sa.Column("family", sa.Text, nullable=False),  # the first word of the kind
     sa.Column("kind", _BYTEWISE, nullable=False),
     sa.Column("root", sa.Text),  # the first segment of the path
     sa.Column("path", _BYTEWISE),
     sa.Column("role", sa.Text, nullable=False),
-    sa.Column("of", sa.Text),  # whose reasoning it stands in
+    sa.Column("of", sa.Text),  # the participant whose reasoning contains it
     sa.Column("note", sa.LargeBinary, nullable=False),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
@@ -227,10 +229,10 @@ record_scopes = sa.Table(
     metadata,
     sa.Column("owner", sa.Text, primary_key=True),
     sa.Column("scope", sa.Text, primary_key=True),
-    sa.Column("number", sa.BigInteger, nullable=False),  # of its newest entry, and the hash of that
+    sa.Column("number", sa.BigInteger, nullable=False),  # of its newest entry; `hash` is that entry's
     sa.Column("hash", sa.LargeBinary, nullable=False),
-    sa.Column("signed", sa.BigInteger, nullable=False),  # up to here it is in a checkpoint
-    sa.Column("since", sa.BigInteger, nullable=False),  # when its first entry was made: milliseconds
+    sa.Column("signed", sa.BigInteger, nullable=False),  # number of the last entry in a checkpoint
+    sa.Column("since", sa.BigInteger, nullable=False),  # time of its first entry, in milliseconds
     sa.Column("seal", sa.LargeBinary),
     sqlite_with_rowid=False,
 )
@@ -283,7 +285,7 @@ sa.Index("record_checkpoints_serial", record_checkpoints.c.serial, unique=True)
 
 sa.Index("space_envelopes_opening", *_space_log, envelopes.c.seq, sqlite_where=_opens, postgresql_where=_opens)
 
-links = sa.Table(  # what an envelope correlates to
+links = sa.Table(  # the ids to which envelopes correlate
     "space_links",
     metadata,
     sa.Column("owner", sa.Text, primary_key=True),

@@ -1,8 +1,8 @@
-"""Reasoning in tags: splits streamed text with reasoning markers into reasoning and answer.
+"""Reasoning in tags: split streamed text with reasoning markers into reasoning and answer.
 
-`Splitter` reads the marker families (`<think>` and its relatives, which are rows of data in `FAMILIES`),
-`Harmony` the message format of gpt-oss. Both take text piece by piece with `feed`, and once `end`, and
-return spans: pairs of a kind and a text. They do no I/O and know nothing of providers.
+`Splitter` reads the marker families (`<think>` and similar markers, which are rows of data in `FAMILIES`), `Harmony`
+the message format of gpt-oss. Both take text piece by piece with `feed`, then `end` once, and return spans: pairs of a
+kind and a text. They do no I/O and know no provider.
 """
 
 from pellucid.tags.families import FAMILIES, Family, ImplicitStart, Pair, Position, custom, family, hy

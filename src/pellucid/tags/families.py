@@ -1,13 +1,13 @@
-"""Marker families as data: which strings open and close a model's reasoning, one row per family.
+"""Marker families as data: the strings that open and close a model's reasoning, one row per family.
 
-A row holds values only; what they mean is decided in one place, the splitter:
+A row has values only. The splitter defines what they mean:
 
 * Markers are literal strings, matched exactly: no case folding, no attributes, no spaces inside.
 * White space around a marker is never part of the marker; the splitter strips and keeps it.
 * A marker is complete as soon as its last character is read: where one is a prefix of another, the
   shorter wins.
-* What is dropped from the answer is named here, as `answer_starts`, `structural` or `trailers`; nothing
-  else ever is, but for a closing marker that has nothing to close.
+* Only strings named in `answer_starts`, `structural` or `trailers` are dropped from the answer, and closing
+  markers that have nothing to close.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Literal
 import msgspec
 
 ImplicitStart = Literal["never", "always", "auto", "thinking"]
-"""Where generation begins when nothing says otherwise.
+"""Where generation begins by default.
 
-`never`: outside reasoning, the opening marker must come. `always`: inside, because the template wrote the
-marker or the model leaves it out. `auto`: not known; the text is held until a marker decides. `thinking`:
-inside while thinking is switched on, outside while it is off.
+`never`: outside reasoning; the opening marker must come. `always`: inside, because the template wrote the
+marker or the model leaves it out. `auto`: unknown; the text is held back until a marker decides. `thinking`:
+inside if thinking is switched on, outside if it is off.
 """
 
 Position = Literal["start", "anywhere"]
-"""Where an opening marker counts: only where the output starts, or anywhere outside of code."""
+"""Where an opening marker counts: only at the start of the output, or anywhere outside code."""
 
 WHITESPACE = " \t\r\n"
-"""What is stripped around markers. Other Unicode spaces are content."""
+"""Characters that are stripped around markers. Other Unicode spaces are content."""
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -43,12 +43,20 @@ class Pair(msgspec.Struct, frozen=True):
 class Family(msgspec.Struct, frozen=True, kw_only=True):
     """One way of marking reasoning in text.
 
-    `breaks` are tool markers that end reasoning without a closing marker when they stand at the start of a
-    line; `special_breaks` do so anywhere, because they are tokens that prose does not contain. Both stay in
-    the answer. `answer_starts` are dropped where the answer begins, `trailers` (end-of-sequence tokens,
-    closing wrappers) where reasoning or answer ends, `structural` wherever the answer holds them.
+    Attributes:
+        name: The family's name.
+        pairs: The opening and closing markers.
+        implicit_start: Where generation begins.
+        position: Where an opening marker counts.
+        breaks: Tool markers that end reasoning without a closing marker at the start of a line. They stay in the
+            answer.
+        special_breaks: The same anywhere, because prose does not contain these tokens.
+        answer_starts: Dropped where the answer begins.
+        structural: Dropped anywhere in the answer.
+        trailers: Dropped where reasoning or answer ends (end-of-sequence tokens, closing wrappers).
 
-    Raises ValueError for a marker that is empty or has white space where the splitter would strip it.
+    Raises:
+        ValueError: A marker is empty, or has white space where the splitter would strip it.
     """
 
     name: str
@@ -88,33 +96,44 @@ def _pair(start: str, end: str) -> Pair:
 
 _THINK = (_pair("<think>", "</think>"),)
 
-# End-of-sequence tokens that servers leak into text. `</s>` is not among them: it is HTML, too.
+# End-of-sequence tokens that servers leak into text. `</s>` is not listed because it is also HTML.
 _EOS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<｜end▁of▁sentence｜>")
 
 
 def hy(suffix: str) -> Family:
-    """Hunyuan V3 and V4: `<think{suffix}>` … `</think{suffix}>`; the suffix (say `:xyz`) is the tokenizer's."""
+    """Return the family of Hunyuan V3 and V4: `<think{suffix}>` … `</think{suffix}>`.
+
+    Args:
+        suffix: The tokenizer's suffix, for example `:xyz`.
+    """
     return Family(name="hy", pairs=(_pair(f"<think{suffix}>", f"</think{suffix}>"),), breaks=("<tool_calls>",))
 
 
 def custom(start: str, end: str, *, implicit_start: ImplicitStart = "never") -> Family:
-    """A family of one configured pair, such as the profile field `thinking_tags=('<think>', '</think>')`.
+    """Return a family with one configured pair, such as the profile field `thinking_tags=('<think>', '</think>')`.
 
-    White space at the ends of the markers is ignored, since the splitter strips it around every marker.
-    Raises ValueError if a marker is blank.
+    White space at the ends of the markers is ignored, because the splitter strips it around every marker.
+
+    Args:
+        start: The opening marker.
+        end: The closing marker.
+        implicit_start: Where generation begins.
+
+    Raises:
+        ValueError: A marker is blank.
     """
     pair = _pair(start.strip(WHITESPACE), end.strip(WHITESPACE))
     return Family(name="custom", pairs=(pair,), implicit_start=implicit_start)
 
 
 _ROWS = (
-    # The default everywhere. Hybrid models begin outside or inside, by their template: tell the splitter.
+    # The default everywhere. Hybrid models begin outside or inside, by their template: pass `implicit_start`.
     Family(name="think", pairs=_THINK, trailers=_EOS),
-    # Generation begins inside: DeepSeek-R1 (R1-0528 writes the marker all the same), QwQ, MiniMax-M2, Step3.
+    # Generation begins inside: DeepSeek-R1 (R1-0528 still writes the marker), QwQ, MiniMax-M2, Step3.
     Family(name="think-forced", pairs=_THINK, implicit_start="always", trailers=_EOS),
-    # Inside only when thinking was asked for: DeepSeek-V3.1 and later, Holo2.
+    # Inside only if the request asks for thinking: DeepSeek-V3.1 and later, Holo2.
     Family(name="think-explicit", pairs=_THINK, implicit_start="thinking", trailers=_EOS),
-    # A tool call ends reasoning, too: Qwen3.5, GLM, Nemotron, Granite, Hunyuan, Kimi-K2.
+    # A tool call also ends reasoning: Qwen3.5, GLM, Nemotron, Granite, Hunyuan, Kimi-K2.
     Family(
         name="think+tool-close",
         pairs=_THINK,
@@ -154,7 +173,7 @@ _ROWS = (
         answer_starts=("<response>",),
         trailers=("\n</response>", "</response>", "</s>"),
     ),
-    # Plain language, so it is opt-in only: nothing tells a marker from a sentence.
+    # Plain language, so it is opt-in only: a marker cannot be distinguished from a sentence.
     Family(
         name="granite-3.2",
         pairs=(
@@ -173,7 +192,7 @@ _ROWS = (
         structural=("<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"),
         trailers=("<|END_OF_TURN_TOKEN|>",),
     ),
-    # `thought` is the channel's label; the line break behind it is stripped like any white space.
+    # `thought` is the channel's label; the line break after it is stripped like any white space.
     Family(name="gemma4", pairs=(_pair("<|channel>thought", "<channel|>"),), trailers=("<turn|>",)),
     Family(
         name="apertus",
@@ -201,7 +220,7 @@ _ROWS = (
         structural=("<|message_model|><|content_text|>", "<|content_text|>", "<|end_message|>"),
         trailers=("<|content_model_end_sampling|>",),
     ),
-    # The template writes `<|start|>assistant`, so the first message begins behind it.
+    # The template writes `<|start|>assistant`, so the first message begins after it.
     Family(
         name="muse",
         pairs=(Pair(("to=self<|message|>", "<|start|>assistant to=self<|message|>"), ("<|eom|>",)),),
@@ -210,7 +229,7 @@ _ROWS = (
         structural=("<|start|>assistant to=user<|message|>",),
         trailers=("<|eot|>",),
     ),
-    # The closing marker is really `<|end|><|start|>assistant`; its first half says enough.
+    # The full closing marker is `<|end|><|start|>assistant`; its first half is sufficient.
     Family(
         name="beam",
         pairs=(_pair("<|channel|>analysis<|message|>", "<|end|>"),),
@@ -218,7 +237,7 @@ _ROWS = (
         structural=("<|end|>", "<|start|>assistant", "<|channel|>final<|message|>"),
         trailers=("<|return|>",),
     ),
-    # What people write into prompts, and what compatibility endpoints make up. Opt-in.
+    # Markers from prompts and from compatibility endpoints. Opt-in.
     Family(
         name="generic",
         pairs=(
@@ -234,13 +253,17 @@ _ROWS = (
 )
 
 FAMILIES: Mapping[str, Family] = MappingProxyType({row.name: row for row in _ROWS})
-"""Every known family by its name. Harmony is not a row: its headers need a parser of their own."""
+"""Every known family by name. Harmony is not a row: its headers need a parser of their own."""
 
 
 def family(which: Family | str | tuple[str, str]) -> Family:
-    """The family that a configuration means: a row's name, a (start, end) pair, or a family itself.
+    """Return the family for a configured value.
 
-    Raises ValueError, naming the known families, for a name that no row has.
+    Args:
+        which: A row's name, a (start, end) pair, or a family.
+
+    Raises:
+        ValueError: No row has the name; the message lists the known families.
     """
     if isinstance(which, Family):
         return which

@@ -1,23 +1,23 @@
-"""Reads the harmony format (gpt-oss) as text: messages with headers, channels and recipients.
+"""Parser of the harmony format (gpt-oss) as text: messages with headers, channels and recipients.
 
     <|start|>assistant<|channel|>analysis<|message|>…<|end|>
 
-The rules, which are the splitter's (chunking does not matter, nothing is lost, the least is held) plus:
+The rules are the splitter's (chunking does not matter, nothing is lost, as little as possible is held back) and:
 
-1. A message is reasoning if its channel is `analysis`, a tool call if it has a recipient, whichever the
-   channel and wherever in the header the recipient stands, and answer otherwise: `final`, a preamble in
+1. A message is reasoning if its channel is `analysis`. It is a tool call if it has a recipient, whatever the
+   channel and wherever the recipient is in the header. It is answer otherwise: `final`, a preamble in
    `commentary`, an unknown channel.
 2. The template wrote `<|start|>assistant`, so the output may begin with any later part of a header.
-3. A message ends at `<|end|>`, `<|call|>` or `<|return|>`, and at the next header where these are missing.
-   Any other `<|x|>` is text. Text outside of messages is answer.
-4. White space inside of a message is content: nothing is stripped.
-5. A header that never comes to `<|message|>` is given up after `MAX_HEADER_CHARS` characters or where the input
-   ends. What follows its channel's name is then the message, if it can be told from a header at all.
-6. Headers and end tokens are `open` and `close` around reasoning and `drop` around answers. Around a tool
-   call they are `drop` and `tool_end`. The texts of all spans but `tool` are the input.
+3. A message ends at `<|end|>`, `<|call|>` or `<|return|>`, and at the next header if these are missing.
+   Any other `<|x|>` is text. Text outside messages is answer.
+4. White space inside a message is content: nothing is stripped.
+5. A header without `<|message|>` is abandoned after `MAX_HEADER_CHARS` characters or at the end of the input.
+   The text after its channel's name is then the message, if it can be distinguished from a header.
+6. Headers and end tokens are `open` and `close` spans around reasoning and `drop` spans around answers. Around a
+   tool call they are `drop` and `tool_end`. The texts of all spans except `tool` are the input.
 
-Where the server's detokeniser left out the special tokens, `analysisThe user…assistantfinalHello` remains.
-That is read only when asked for, since any answer may begin with the word "analysis".
+If the server's detokeniser left out the special tokens, `analysisThe user…assistantfinalHello` remains. This form
+is read only with `glued`, because any answer may begin with the word "analysis".
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from pellucid.tags.splitter import (
 )
 
 MAX_HEADER_CHARS = 512
-"""Characters that a header may have before it is given up."""
+"""Length of a header after which it is abandoned."""
 
 _ENDS = ("<|end|>", "<|call|>", "<|return|>")
 _HEADS = ("<|start|>", "<|channel|>")
-_NON_TOOL_RECIPIENTS = ("user", "all", "assistant")  # recipients that are no tools
+_NON_TOOL_RECIPIENTS = ("user", "all", "assistant")  # recipients that are not tools
 
 _BODY = marker_pattern({"end": _ENDS, "head": _HEADS}).search
 _HEADER = marker_pattern({"end": _ENDS, "start": ("<|start|>",), "message": ("<|message|>",)}).search
 _TOKENS = ("<|start|>", "<|channel|>", "<|constrain|>", "<|message|>")
 
 # Between messages: the rest of a header whose beginning is in the prompt or was lost, or an end token.
-# Possessive or atomic throughout: a long run of white space must not be tried in every division.
+# All groups are possessive or atomic, so that a long run of white space is not tried in every division.
 _LEAD = re.compile(
     r"\s*+(?>(?:assistant)?)(?>(?:\s*+to=[^\s<]++)?)\s*+(?P<head>"
     + "|".join(map(re.escape, _TOKENS))
@@ -83,12 +83,14 @@ _NEVER = re.compile("(?!)").search
 
 
 class Harmony:
-    """A state machine: `feed` it text, read spans; `end` it once.
+    """A state machine that splits text into spans: `feed` text, then `end` once.
 
-    glued: also read the form without special tokens, if the output begins with it.
+    Args:
+        glued: Whether to read the form without special tokens, if the output begins with it.
 
-    `truncated`: the input ended inside reasoning. `channel`: the channel of the message that is being read,
-    None outside of messages and where the header names none.
+    Attributes:
+        truncated: Whether the input ended inside reasoning.
+        channel: The channel of the current message; None outside messages and if the header names none.
     """
 
     __slots__ = (
@@ -111,14 +113,14 @@ class Harmony:
     def __init__(self, *, glued: bool = False) -> None:
         self.truncated = False
         self.channel: str | None = None
-        self._may_be_glued = glued  # the glued form may still begin
-        self._glued = False  # it has begun
+        self._may_be_glued = glued  # the glued form may still begin here
+        self._glued = False  # the output has the glued form
         self._ended = False
-        self._is_final = False  # inside end() or pause(): prefixes can no longer become tokens
-        self._is_at_start = True  # nothing was read yet
-        self._kind = TEXT  # what the text of this message is
-        self._pending = ""  # the input's end, as long as it may be the beginning of a token
-        self._header_pieces: list[str] = []  # the header, then the reasoning as long as it is blank
+        self._is_final = False  # inside end() or pause(): a prefix can no longer become a token
+        self._is_at_start = True  # nothing has been read yet
+        self._kind = TEXT  # the span kind of this message's text
+        self._pending = ""  # the end of the input, while it may be the beginning of a token
+        self._header_pieces: list[str] = []  # the header, then the reasoning while it is blank
         self._header_chars = 0  # characters of the header
         self._scan = _BODY
         self._quick: Callable[[str], re.Match[str] | None] | None = None
@@ -130,9 +132,13 @@ class Harmony:
         return self._state is _blank_reasoning or (self._state is _in_body and self._kind == THINKING)
 
     def feed(self, text: str) -> list[Span]:
-        """Takes the next piece of text; returns what can be said about the text so far, in order.
+        """Read the next piece of text.
 
-        Raises RuntimeError after `end`.
+        Returns:
+            The spans that are certain so far, in order.
+
+        Raises:
+            RuntimeError: `end` was called.
         """
         quick = self._quick
         if quick is not None and quick(text) is None:
@@ -146,7 +152,7 @@ class Harmony:
         return out
 
     def pause(self) -> list[Span]:
-        """Releases what is held, as `end` would, but goes on. A token cut in two by a pause is text."""
+        """Release the held text, as `end` does, but continue. A token that a pause cuts in two is text."""
         out: list[Span] = []
         if not self._ended:
             self._flush(out)
@@ -154,10 +160,10 @@ class Harmony:
         return out
 
     def end(self) -> list[Span]:
-        """Says that no text follows; returns the rest. Called again, it returns nothing.
+        """End the input and return the remaining spans. A second call returns nothing.
 
-        A tool call is closed with an empty `tool_end`: servers cut the stop token, so its absence does not
-        tell a complete call from a truncated one; the finish reason and the arguments do.
+        A tool call is closed with an empty `tool_end`. Servers cut off the stop token, so its absence does not
+        distinguish a truncated call from a complete one; the finish reason and the arguments do.
         """
         if self._ended:
             return []
@@ -202,7 +208,7 @@ class Harmony:
         return match
 
     def _begin_message(self, header: str, recipient: str | None, out: list[Span]) -> None:
-        """A header is complete: what kind of message follows?"""
+        """Begin the message after a complete header."""
         self._is_at_start = False
         self._state = _in_body
         if recipient is not None and recipient not in _NON_TOOL_RECIPIENTS:
@@ -219,14 +225,14 @@ class Harmony:
         channel, recipient, role = _CHANNEL.search(header), _RECIPIENT.search(header), _ROLE.match(header)
         self.channel = channel[1] if channel else None
         if role is not None and role[1] != "assistant":
-            # A tool's or user's turn that the model made up: neither its thought nor its speech.
+            # A turn of a tool or user that the model invented: neither reasoning nor answer.
             self._is_at_start, self._state, self._kind = False, _in_body, DROP
             out.append(Span(DROP, header))
         else:
             self._begin_message(header, recipient[1] if recipient else None, out)
 
     def _abandon_header(self, header: str, truncated: bool, out: list[Span]) -> None:
-        """The header has no `<|message|>`. Its message may have begun behind the channel's name."""
+        """Abandon a header without `<|message|>`. Its message may begin after the channel's name."""
         self._header_pieces.clear()
         channel_header = _NAMED.match(header)
         message = header[channel_header.end() :] if channel_header is not None else ""
@@ -241,7 +247,7 @@ class Harmony:
             self._state, self._kind, self.channel, self._is_at_start = _in_body, TEXT, None, False
 
     def _end_message(self, token: str, out: list[Span]) -> None:
-        """A message ends, with its end token or without."""
+        """End the message; `token` is its end token, or empty."""
         if self._state is _blank_reasoning:
             out.append(Span(DROP, "".join(self._header_pieces) + token))
             self._header_pieces.clear()
@@ -256,7 +262,7 @@ class Harmony:
 
 
 def _between(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
-    """Outside of messages: a header begins, or goes on where the prompt left off; or there is plain text."""
+    """State outside messages: a header begins, or continues the prompt's; or there is plain text."""
     if h._may_be_glued:
         word = _GLUED_START.match(buf, pos, pos + MAX_HEADER_CHARS)
         if word is not None:
@@ -272,7 +278,7 @@ def _between(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
     h._may_be_glued = False
     if lead is None:
         if h._is_final and not h._is_at_start and not buf[pos:].strip():
-            out.append(Span(DROP, buf[pos:]))  # a line break behind the last message
+            out.append(Span(DROP, buf[pos:]))  # a line break after the last message
             return len(buf)
         h._state, h._kind, h._is_at_start = _in_body, TEXT, False
         return pos
@@ -280,7 +286,7 @@ def _between(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
         out.append(Span(DROP, lead.group()))
         h._is_at_start = False
         return lead.end()
-    # The header's text stops before its first token, unless that token is what begins it.
+    # The header's text stops before its first token, unless that token begins the header.
     at = lead.end() if lead["head"] == "<|start|>" else lead.start("head")
     h._header_pieces = [buf[pos:at]]
     h._header_chars = at - pos
@@ -318,7 +324,7 @@ _VISIBLE = re.compile(r"\S")
 
 
 def _blank_reasoning(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
-    """Inside an analysis message without a visible character: it may still turn out to be empty."""
+    """State inside an analysis message without a visible character so far: it may turn out to be empty."""
     seen = _VISIBLE.search(buf, pos)
     at = len(buf) if seen is None else seen.start()
     if seen is None:
@@ -353,7 +359,7 @@ def _in_body(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _leave_message(h: Harmony, match: re.Match[str], out: list[Span]) -> int:
-    """The message ends at `match`, which is an end token or the beginning of a header."""
+    """End the message at `match`, which is an end token or the beginning of a header."""
     token = match.group()
     if match.lastgroup == "end":
         h._end_message(token, out)
@@ -365,7 +371,7 @@ def _leave_message(h: Harmony, match: re.Match[str], out: list[Span]) -> int:
 
 
 def _glued_header(h: Harmony, channel: str, header: str, at: int, out: list[Span]) -> int:
-    """A channel's name without its tokens. `final` is the last message: nothing in it is a marker."""
+    """Read a channel's name without its tokens. `final` is the last message: nothing in it is a marker."""
     h.channel = channel
     if channel == "commentary":
         h._header_pieces, h._header_chars, h._state = [header], 0, _glued_call
@@ -376,7 +382,7 @@ def _glued_header(h: Harmony, channel: str, header: str, at: int, out: list[Span
 
 
 def _glued_call(h: Harmony, buf: str, pos: int, out: list[Span]) -> int:
-    """Behind a glued `commentary`: ` to=functions.x json{`, or else a preamble."""
+    """State after a glued `commentary`: ` to=functions.x json{`, or a preamble."""
     call = _GLUED_CALL.match(buf, pos, pos + MAX_HEADER_CHARS)
     if call is None and not h._is_final and len(buf) - pos < MAX_HEADER_CHARS and _GLUED_CALL_PART.match(buf, pos):
         h._pending = buf[pos:]

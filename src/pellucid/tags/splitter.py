@@ -1,23 +1,23 @@
-"""Splits text with reasoning markers into reasoning and answer, as it streams in.
+"""Split streamed text with reasoning markers into reasoning and answer.
 
 The rules:
 
 1. Any division of the text into pieces gives the same spans, once neighbours of one kind are joined.
-2. The texts of all spans, in order, are the input, character for character: markers, stripped white space
-   and dropped tokens have spans of their own, so history can be sent back verbatim.
-3. Only what could still change its meaning is held back: a proper prefix of a live marker, white space that
-   a marker would strip, a token that is dropped only where the output ends and, in `auto`, the undecided
-   beginning (up to a cap).
+2. The texts of all spans, in order, are the input, character for character. Markers, stripped white space and
+   dropped tokens have spans of their own, so history can be sent back unchanged.
+3. Text is held back only while its meaning may change: a proper prefix of a live marker, white space that a
+   marker would strip, a token that is dropped only at the end of the output and, with `auto`, the undecided
+   beginning (up to a limit).
 4. The first closing marker closes. There is no nesting: an opening marker inside reasoning is reasoning.
-5. A block without reasoning text is no block: it becomes one `drop` span.
-6. A leading opening marker opens; one inside the answer is answer, unless `position` is `anywhere`, and
-   then still inside backticks and fences.
-7. Where the input ends inside reasoning, everything there is reasoning, and `truncated` is set.
-8. White space is stripped behind the opening marker, before the closing one, and, as whole blank lines,
-   behind it. Text that no marker touches is left as it is.
+5. A block without reasoning text is not a block: it becomes one `drop` span.
+6. A leading opening marker opens reasoning. One inside the answer is answer, unless `position` is `anywhere`;
+   inside backticks and fences it is always answer.
+7. If the input ends inside reasoning, everything there is reasoning, and `truncated` is set.
+8. White space is stripped after the opening marker, before the closing marker, and, as whole blank lines, after
+   the closing marker. Text that does not touch a marker is left as it is.
 
-No clock, no I/O. The work is linear: text that was scanned is never scanned again, but for a held prefix,
-which is shorter than the longest marker, and once for a beginning that was undecided.
+The splitter has no clock and does no I/O. The work is linear: text is scanned once, except a held prefix, which is
+shorter than the longest marker, and an undecided beginning, which is scanned twice.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from pellucid.tags.families import WHITESPACE, Family, ImplicitStart, Position
 from pellucid.tags.families import family as find_family
 
 OPEN = "open"
-"""Reasoning begins. The opening marker with the white space around it; `""` if the start was implicit."""
+"""Reasoning begins. The text is the opening marker with the white space around it; `""` for an implicit start."""
 THINKING = "thinking"
 """Reasoning text."""
 CLOSE = "close"
-"""Reasoning ends. The closing marker with the stripped white space; `""` if a tool marker ended it."""
+"""Reasoning ends. The text is the closing marker with the stripped white space; `""` if a tool marker ended it."""
 TEXT = "text"
 """Answer text, tool markers included."""
 DROP = "drop"
 """Neither reasoning nor answer: empty blocks, stray closing markers, wrappers, end-of-sequence tokens."""
 TOOL = "tool"
-"""A tool call begins; the text is its recipient (harmony only). Not part of the input's text."""
+"""A tool call begins (harmony only). The text is its recipient, and not part of the input's text."""
 TOOL_ARGS = "tool_args"
 """A piece of a tool call's arguments (harmony only)."""
 TOOL_END = "tool_end"
-"""A tool call ends: its end token, `""` if none came (harmony only)."""
+"""A tool call ends (harmony only). The text is its end token; `""` if there was none."""
 
 
 class Span(NamedTuple):
-    """A piece of the input and what it is. Unpacks as `kind, text`."""
+    """A piece of the input and its kind. Unpacks as `kind, text`."""
 
     kind: str
     text: str
@@ -59,11 +59,11 @@ _Scan: TypeAlias = "Callable[..., re.Match[str] | None]"
 _WHITESPACE_RUN = re.compile(f"[{WHITESPACE}]*")
 _TICKS = re.compile("`+")
 _QUOTES = frozenset("\"'“‘«„‹")
-_OUTSIDE_STRINGS = frozenset("\t\r\n]}")  # what stands unescaped before a marker that no JSON string holds
+_OUTSIDE_STRINGS = frozenset("\t\r\n]}")  # characters before a marker that is outside JSON strings
 
 
 def prefix_pattern(markers: Iterable[str]) -> str:
-    """A regular expression source for the proper prefixes of `markers`; `""` if there are none."""
+    """Return the source of a regular expression for the proper prefixes of `markers`; `""` if there are none."""
     trie: dict[str, list[str]] = {}
     for marker in markers:
         if len(marker) > 1:
@@ -76,12 +76,15 @@ def prefix_pattern(markers: Iterable[str]) -> str:
 
 
 def marker_pattern(roles: dict[str, tuple[str, ...]], **extra: str) -> re.Pattern[str]:
-    """A pattern that finds the leftmost live marker, named by its role, or else `part`.
+    """Return a pattern that finds the leftmost live marker, as a group named by its role, or else `part`.
 
-    `part` is the longest suffix that a marker may still grow out of. `extra` are roles given as regular
-    expression sources. A marker that begins with another one is left out: the shorter one is complete
-    first, and text must not mean something else for arriving in one piece. With nothing to find, the
-    pattern never matches.
+    `part` is the longest suffix that may be the beginning of a marker. A marker that begins with another marker is left
+    out: the shorter one is complete first, and text must mean the same however it is cut into pieces. Without any
+    marker, the pattern never matches.
+
+    Args:
+        roles: The markers of each role.
+        **extra: Roles given as regular expression sources.
     """
     all_markers = {marker for markers in roles.values() for marker in markers}
     roles = {
@@ -99,7 +102,7 @@ def marker_pattern(roles: dict[str, tuple[str, ...]], **extra: str) -> re.Patter
 
 
 class _Patterns:
-    """The patterns of one family at one position, compiled once. Index -1 is the implicit start."""
+    """The patterns of one family and position, compiled once. Index -1 is the implicit start."""
 
     __slots__ = (
         "after",
@@ -133,12 +136,12 @@ class _Patterns:
         ).search
         again = starts if self.anywhere else ()
         self.after: _Scan = marker_pattern({"open": again, "end": ends, **answer}).match
-        # An end that is structural, too, ends every message: in the answer it is not a stray one.
+        # A closing marker that is also structural ends every message: in the answer it is not a stray one.
         strays = tuple(marker for marker in ends if marker not in family.structural)
         in_text = {"open": starts, "end": strays, "structural": family.structural, "trail": trailers}
         self.text: _Scan = marker_pattern(in_text, tick="`+").search
-        # Inside of code only the end of the output counts. A span in single or double backticks ends with
-        # its line at the latest, so that a lone backtick does not hide the rest of the answer.
+        # Inside code only the end of the output counts. A span in single or double backticks ends with its
+        # line at the latest, so that a lone backtick does not hide the rest of the answer.
         on_line = tuple(marker for marker in trailers if not marker.startswith("\n"))
         self.inline: _Scan = marker_pattern({"trail": on_line}, tick="`+", newline=r"(?=\n)").search
         self.fence: _Scan = marker_pattern({"trail": trailers}, tick="`+").search
@@ -161,7 +164,7 @@ class _Patterns:
 
 
 def _first_char_search(*groups: tuple[str, ...], tail: str = "") -> _Scan:
-    """A search for anything that needs a closer look: the first character of a live marker."""
+    """Return a search for the first character of any live marker. Text without one needs no closer look."""
     firsts = {marker[0] for group in groups for marker in group}
     return re.compile("[" + "".join(re.escape(first) for first in sorted(firsts)) + "]" + tail).search
 
@@ -170,21 +173,23 @@ _patterns = lru_cache(maxsize=256)(_Patterns)
 
 
 class Splitter:
-    """A state machine: `feed` it text, read spans; `end` it once.
+    """A state machine that splits text into spans: `feed` text, then `end` once.
 
-    family: a row's name, a (start, end) pair of markers, or a `Family`.
-    implicit_start: overrides the family's; `never`, `always` or `auto` (case 4: prefilled opening marker).
-    position: `start` or `anywhere`; overrides the family's (cases 8 and 10: markers inside the answer).
-    thinking: whether the request switched thinking on; decides where the family says `thinking`.
-    prefill: the assistant turn as far as it stands in the prompt, with or without the template's header
-        (case 19). Where it is not blank it decides how the output starts, and `implicit_start` does not.
-    stray: `drop` takes a closing marker out of the answer that follows a closed block (case 11), unless it
-        is quoted, in code, or has an opening marker in the answer, or the answer begins like JSON; `keep`
-        leaves it in. Either sets `stray_close`.
-    max_undecided_chars: with `auto`, how many characters are held at most before they are declared answer.
+    Args:
+        family: A row's name, a (start, end) pair of markers, or a `Family`.
+        implicit_start: Overrides the family's; `never`, `always` or `auto` (case 4: prefilled opening marker).
+        position: Overrides the family's; `start` or `anywhere` (cases 8 and 10: markers inside the answer).
+        thinking: Whether the request switched thinking on; decides if the family's `implicit_start` is `thinking`.
+        prefill: The part of the assistant turn that is in the prompt, with or without the template's header
+            (case 19). If it is not blank, it decides how the output starts, and `implicit_start` is ignored.
+        stray: `drop` removes a closing marker from the answer after a closed block (case 11), unless it is quoted,
+            in code, or has an opening marker in the answer, or the answer begins like JSON. `keep` leaves it in.
+            Both set `stray_close`.
+        max_undecided_chars: With `auto`, how many characters are held back before they are taken as answer.
 
-    `truncated`: the input ended inside reasoning (case 6: unclosed block). `stray_close`: a closing marker
-    came where there was nothing to close (cases 5 and 11).
+    Attributes:
+        truncated: Whether the input ended inside reasoning (case 6: unclosed block).
+        stray_close: Whether a closing marker came with nothing to close (cases 5 and 11).
     """
 
     __slots__ = (
@@ -235,22 +240,22 @@ class Splitter:
         self._max_undecided_chars = max_undecided_chars
         self._ended = False
         self._is_final = False  # inside end() or pause(): a proper prefix can no longer become a marker
-        self._quick: _Scan | None = None  # set while nothing is held: finds what needs more than release
+        self._quick: _Scan | None = None  # set while nothing is held back: finds text that needs more than release
         self._kind = TEXT  # the span kind of a quick release
         self._pending = ""  # the proper prefix of a live marker that ends the input so far
-        self._span_pieces: list[str] = []  # the text of the open, close or drop span that is being gathered
+        self._span_pieces: list[str] = []  # the text of the open, close or drop span that is being collected
         self._whitespace: list[str] = []  # white space that a marker may strip
         self._trailers: list[str] = []  # trailers that are dropped if nothing but an end follows
         self._undecided_pieces: list[str] = []  # the undecided beginning
         self._undecided_chars = 0
-        self._pair = -1  # which pair's ends close; -1: any
+        self._pair = -1  # the pair whose end markers close; -1: any
         self._may_open_explicitly = False  # inside an implicit start: the model may still write the opening marker
-        self._is_marked = False  # the open reasoning block was announced by a marker
-        self._has_closed = False  # a block was closed, or the answer's beginning was marked
-        self._is_json = False  # the answer begins like JSON: byte-exact
-        self._literal_openings = 0  # opening markers that stand in the answer as text, and want their ends
-        self._code_ticks = 0  # length of the backtick run that opened the code that the answer is in
-        self._trailing_ticks = 0  # backticks that end the answer so far: a run that may go on
+        self._is_marked = False  # a marker opened the reasoning block
+        self._has_closed = False  # a block was closed, or a marker began the answer
+        self._is_json = False  # the answer begins like JSON: it stays byte-exact
+        self._literal_openings = 0  # opening markers in the answer's text that have no closing marker yet
+        self._code_ticks = 0  # length of the backtick run that opened the current code
+        self._trailing_ticks = 0  # backticks at the end of the answer so far: a run that may continue
         self._last_text = ""  # the last piece of the answer
 
         choice = implicit_start or self.family.implicit_start
@@ -270,9 +275,13 @@ class Splitter:
         return self._state is _opening or self._state is _thinking
 
     def feed(self, text: str) -> list[Span]:
-        """Takes the next piece of text; returns what can be said about the text so far, in order.
+        """Read the next piece of text.
 
-        Raises RuntimeError after `end`.
+        Returns:
+            The spans that are certain so far, in order.
+
+        Raises:
+            RuntimeError: `end` was called.
         """
         quick = self._quick
         if quick is not None and quick(text) is None:
@@ -290,18 +299,21 @@ class Splitter:
 
     @property
     def find_special(self) -> Callable[[str], object] | None:
-        """What finds, in the next piece of text, something that may not be released as it is; None if any may not."""
+        """A search for anything in the next piece of text that prevents its release as it is.
+
+        None if no text may be released unread.
+        """
         return self._quick
 
     def skip(self, text: str) -> None:
-        """`feed`, for text in which `special` finds nothing: what it would return is known."""
+        """Replace `feed` for text in which `find_special` finds nothing, so that its result is known."""
         if text:
             self._last_text = text
 
     def pause(self) -> list[Span]:
-        """Releases what is held, as `end` would, but goes on: for a tool call that arrives beside the text.
+        """Release the held text, as `end` does, but continue. Called before a tool call that comes outside the text.
 
-        A marker that is cut in two by a pause is no marker.
+        A marker that a pause cuts in two is not a marker.
         """
         out: list[Span] = []
         if not self._ended:
@@ -310,7 +322,7 @@ class Splitter:
         return out
 
     def end(self) -> list[Span]:
-        """Says that no text follows; returns the rest. Called again, it returns nothing."""
+        """End the input and return the remaining spans. A second call returns nothing."""
         if self._ended:
             return []
         out: list[Span] = []
@@ -327,7 +339,7 @@ class Splitter:
             pos = self._state(self, buf, pos, out)
 
     def _choose_fast_path(self) -> None:
-        """Chooses the quick release for the next piece, if nothing is held."""
+        """Choose the fast path for the next piece, if nothing is held back."""
         self._quick = None
         if self._pending or self._trailers:
             return
@@ -359,14 +371,14 @@ class Splitter:
         self._is_final = False
 
     def _apply_prefill(self, prefill: str, position: Position) -> None:
-        """Sets the state that the prefilled text leaves behind (case 19: assistant prefill)."""
+        """Set the state after the prefilled text (case 19: assistant prefill)."""
         inside, done = False, 0
         for match in self._patterns.seed(prefill):
             role, marker = match.lastgroup, match.group()
             if role == "open":
                 if inside or (self._has_closed and position == "start"):
                     continue
-                # Behind words on the same line it is prose about a marker; behind a header it is none.
+                # After words on the same line it is prose about a marker; after a header it is a marker.
                 before = prefill[: match.start()].rstrip(" \t")
                 if not before or before[-1] in "\n>]":
                     inside, self._pair, done = True, self._patterns.pair_of[marker], match.end()
@@ -390,7 +402,7 @@ class Splitter:
             pieces.clear()
 
     def _emit_closing(self, out: list[Span]) -> None:
-        """Emits the closing span that `_after` gathered. A later one, after a pause, is only white space."""
+        """Emit the closing span that `_after` collected. A later one, after a pause, is only white space."""
         text = "".join(self._span_pieces)
         if text or self._kind == CLOSE:
             out.append(Span(self._kind, text))
@@ -400,7 +412,7 @@ class Splitter:
     def _end_undecided(
         self, state: Callable[[Splitter, str, int, list[Span]], int], rest: str, out: list[Span]
     ) -> None:
-        """Ends the undecided beginning: all of it is read again, in the state that was found."""
+        """End the undecided beginning: read all of it again in the state that was decided."""
         whole = "".join(self._undecided_pieces) + rest
         self._undecided_pieces.clear()
         self._undecided_chars = 0
@@ -426,12 +438,12 @@ class Splitter:
         self._state = _in_text
 
     def _end_at_tool_marker(self, marker: str, out: list[Span]) -> None:
-        """A tool marker ended reasoning: it is the first text of the answer."""
+        """End reasoning at a tool marker, which is the first text of the answer."""
         self._begin_text(marker[0], marker, out)
         self._has_closed = True
 
     def _emit_thinking(self, body: str, out: list[Span]) -> None:
-        """Emits reasoning text up to its last visible character; the white space behind that is held."""
+        """Emit reasoning text up to its last visible character; hold back the white space after it."""
         core = body.rstrip(WHITESPACE)
         if not core:
             (self._trailers or self._whitespace).append(body)
@@ -446,7 +458,7 @@ class Splitter:
             self._whitespace.append(rest)
 
     def _apply_backticks(self, run: int) -> None:
-        """Applies a complete run of backticks: it opens code, closes what it fits, or is part of it."""
+        """Apply a complete run of backticks: it opens code, closes matching code, or is part of the code."""
         if not self._code_ticks:
             self._code_ticks = run
         elif run == self._code_ticks or (run > self._code_ticks > 2):
@@ -465,12 +477,12 @@ class Splitter:
         return match
 
 
-# The states. Each reads `buf` from `pos`, which is not its end, and returns how far it came; what it cannot
-# judge yet it puts into one of the splitter's stores.
+# The states. Each reads `buf` from `pos`, which is not its end, and returns the position that it reached. Text that
+# it cannot decide yet it stores in one of the splitter's lists.
 
 
 def _undecided(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
-    """Case 4, `auto`: a closing marker with no opening one says that all of it was reasoning."""
+    """State of an undecided beginning (case 4, `auto`): a closing marker without an opening one makes it reasoning."""
     stop = min(len(buf), pos + s._max_undecided_chars - s._undecided_chars)
     match = s._patterns.undecided(buf, pos, stop)
     if match is not None and match.lastgroup != "part":
@@ -488,7 +500,7 @@ def _undecided(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _at_start(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
-    """Nothing but white space so far: the only place where an opening marker counts by default."""
+    """State with only white space so far: the only place where an opening marker counts by default."""
     at = _take_whitespace(s._whitespace, buf, pos)
     if at == len(buf):
         return at
@@ -496,7 +508,7 @@ def _at_start(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
     if match is None:
         spaces = "".join(s._whitespace)
         s._whitespace.clear()
-        if s._has_closed:  # the prefill ended with a closing marker: blank lines belong to that
+        if s._has_closed:  # the prefill ended with a closing marker, to which the blank lines belong
             cut = spaces.rfind("\n") + 1
             if cut:
                 out.append(Span(DROP, spaces[:cut]))
@@ -509,7 +521,7 @@ def _at_start(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
         return len(buf)
     if role == "open":
         s._open_block(match.group(), s._whitespace)
-    else:  # case 5: a closing marker before any text; or the answer's wrapper
+    else:  # case 5: a closing marker before any text, or the wrapper of the answer
         s._span_pieces = [*s._whitespace, match.group()]
         s._whitespace.clear()
         s._close_block(DROP)
@@ -517,7 +529,7 @@ def _at_start(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _opening(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
-    """Inside reasoning that has no text yet: it may still turn out to be an empty block."""
+    """State inside reasoning without text so far: it may turn out to be an empty block."""
     at = _take_whitespace(s._span_pieces, buf, pos)
     if at == len(buf):
         return at
@@ -534,7 +546,7 @@ def _opening(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
         return len(buf)
     if role == "open":
         s._open_block(marker, s._span_pieces)
-    elif role in ("end", "answer", "structural"):  # the last two: the implicit start was none
+    elif role in ("end", "answer", "structural"):  # the last two: there was no implicit start
         s._span_pieces.append(marker)
         s._close_block(DROP)
     elif role == "trail":
@@ -546,7 +558,7 @@ def _opening(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _thinking(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
-    """Inside reasoning. The first closing marker, or a tool marker (case 12), ends it."""
+    """State inside reasoning. The first closing marker, or a tool marker (case 12), ends it."""
     scan = s._patterns.thinking[s._pair]
     while True:
         match = s._search(scan, buf, pos)
@@ -578,7 +590,7 @@ def _thinking(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _after(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
-    """Behind a closing marker: blank lines are the marker's, the indentation of the answer is not."""
+    """State after a closing marker: blank lines belong to the marker, the answer's indentation does not."""
     at = _take_whitespace(s._whitespace, buf, pos)
     if at == len(buf):
         return at
@@ -610,7 +622,7 @@ def _after(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _in_text(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
-    """The answer. Everything is released, but for what may end the output, or start another block."""
+    """State inside the answer. Text is released, except what may end the output or start another block."""
     rules, size = s._patterns, len(buf)
     if s._trailers:
         at = _take_whitespace(s._trailers, buf, pos)
@@ -623,7 +635,7 @@ def _in_text(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
         if match is not None:
             s._trailers.append(match.group())
             return match.end()
-        s._last_text = "".join(s._trailers)  # more text follows: it ended nothing
+        s._last_text = "".join(s._trailers)  # more text follows, so the output did not end here
         s._emit_span(TEXT, s._trailers, out)
         pos = at
     begin = entry = pos
@@ -686,7 +698,7 @@ def _in_text(s: Splitter, buf: str, pos: int, out: list[Span]) -> int:
 
 
 def _take_whitespace(pieces: list[str], buf: str, pos: int) -> int:
-    """Moves the white space at `pos` into `store`; returns where it ends."""
+    """Move the white space at `pos` to `pieces`; return the position of its end."""
     match = _WHITESPACE_RUN.match(buf, pos)
     at = match.end() if match is not None else pos
     if at > pos:

@@ -1,13 +1,13 @@
-"""What the gateway tells about itself: names, and the hooks that fill them. Nothing here does I/O.
+"""Telemetry of the gateway: log lines, metrics and spans. Nothing here does I/O, except that the log is written.
 
-    lines     one line for each thing that happened, as text or as JSON
-    metrics   what Prometheus collects
-    spans     what OpenTelemetry is told
-    names     what spans, attributes and providers are called there
+    lines     log lines, one for each event, as text or as JSON
+    names     metrics for Prometheus; names of spans, attributes and providers in OpenTelemetry
+    spans     spans for OpenTelemetry
 
-No reasoning, prompt, answer, argument, result, key or word of an upstream is in any of it: lines, labels and attributes
-are made of names that the operator chose, numbers, our own ids, and words from closed sets. What a client or an
-upstream may choose (a request's id, a call's id) is told only where it looks like an id (`names.tame`).
+No reasoning, prompt, answer, argument, result, key or text of an upstream appears in any of it. Lines, labels and
+attributes consist of names that the operator chose, numbers, the gateway's own ids, and words from closed sets. A value
+that a client or an upstream chooses (a request's id, a call's id) appears only if it looks like an id
+(`names.safe_id`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import logging
 from traceback import walk_tb
 
 log = logging.getLogger("pellucid")
-"""What an operator reads. Never message content, never reasoning, never keys."""
+"""The log for the operator. It never holds message content, reasoning or keys."""
 
 
 def error_location(error: BaseException) -> str:
-    """The type of `error` and where it was raised, innermost first. Never its message, which may quote content."""
+    """Return the type of an error and where it was raised, innermost frame first.
+
+    The error's message is left out, because it may quote content.
+    """
     frames = [
         f"{frame.f_globals.get('__name__', '?')}:{line} {frame.f_code.co_name}"
         for frame, line in walk_tb(error.__traceback__)

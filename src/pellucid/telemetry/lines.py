@@ -1,9 +1,9 @@
-"""One line for each thing that happened: a word for what, and its fields.
+"""Log lines: one line for each event, with the event's name and its fields.
 
     log.info("%s", Line("request", {"method": "POST", "status": 200}))
 
-As text `request method=POST status=200`; as JSON each field is a key of its own. A field that is None is left out. What
-needs it is quoted, so that nothing that a client sends can begin a line or pretend to be a field.
+As text: `request method=POST status=200`. As JSON, each field is a key. A field that is None is left out. Values are
+quoted where necessary, so that no value from a client can begin a line or look like a field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import error_location
 LogFormat = Literal["text", "json"]
 
 request_id: ContextVar[str | None] = ContextVar("pellucid_request_id", default=None)
-"""The request that is being served: it stands on every line that is written meanwhile."""
+"""The id of the current request, which is added to every line."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9._:/@+*{}\-]+")
 
@@ -30,7 +30,7 @@ _BREAK = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LogLine:
-    """What stands in a log record instead of a sentence."""
+    """The argument of a log record that has fields: `log.info("%s", LogLine(event, fields))`."""
 
     def __init__(self, event: str, fields: Mapping[str, Any]) -> None:
         self.event = event
@@ -41,6 +41,7 @@ class LogLine:
 
 
 def formatter(form: LogFormat) -> logging.Formatter:
+    """Return the formatter of log records for a format."""
     return _JsonFormatter() if form == "json" else _TextFormatter()
 
 
@@ -75,7 +76,7 @@ def _log_line(record: logging.LogRecord) -> LogLine | None:
 
 
 def _error_suffix(record: logging.LogRecord) -> str:
-    """Where it was raised. A traceback ends with the error's message, which may quote anything."""
+    """Return where the record's error was raised. A traceback would end with its message, which may quote anything."""
     error = record.exc_info[1] if record.exc_info else None
     return f": {error_location(error)}" if error is not None else ""
 
@@ -93,7 +94,7 @@ def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    # In ASCII: there are more characters that end a line than one thinks of.
+    # As ASCII: Unicode has many characters that end a line.
     return text if _PLAIN.fullmatch(text) else json.dumps(text)
 
 

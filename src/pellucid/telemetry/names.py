@@ -1,14 +1,13 @@
-"""Names that others gave to things: OpenTelemetry's conventions for HTTP and for generative AI (`gen_ai.*`).
+"""Names of OpenTelemetry's conventions for HTTP and generative AI (`gen_ai.*`), and the gateway's metrics.
 
-They are written out here because the package that holds them calls all of `gen_ai` experimental and moves it about.
+The names are defined here because the package that has them declares all of `gen_ai` experimental and moves it.
 
-What Prometheus collects, in a registry of the gateway's own.
-
-Labels are from closed sets: what a client or a model may call things is `other` unless the operator has named it so. A
-metric's children are looked up once for each set of labels, and nothing here is called for a delta.
+The metrics for Prometheus are in a registry of their own. Labels are from closed sets: a name that a client or a model
+chose is `other` unless the operator has configured it. A metric's children are looked up once for each set of labels,
+and nothing here is called for a delta.
 
 Several workers of one gateway count in files of one directory (`PROMETHEUS_MULTIPROC_DIR`, which their supervisor sets
-before they begin), and each of them tells the sum.
+before they start), and each of them reports the sum.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ TOOL_NAME = "gen_ai.tool.name"
 TOOL_TYPE = "gen_ai.tool.type"
 TOOL_CALL_ID = "gen_ai.tool.call.id"
 
-# What the conventions have no word for.
+# Attributes for which the conventions have no name.
 REQUEST_ID = "pellucid.request_id"
 PROTOCOL = "pellucid.protocol"
 RUN_STATUS = "pellucid.run.status"
@@ -62,7 +61,7 @@ USAGE_ATTRIBUTES = {
     "cache_read_tokens": CACHE_READ_TOKENS,
     "cache_write_tokens": CACHE_WRITE_TOKENS,
 }
-"""A usage's fields."""
+"""The attribute of each field of `Usage`."""
 
 SETTING_ATTRIBUTES = {
     "max_tokens": "gen_ai.request.max_tokens",
@@ -72,7 +71,7 @@ SETTING_ATTRIBUTES = {
     "presence_penalty": "gen_ai.request.presence_penalty",
     "frequency_penalty": "gen_ai.request.frequency_penalty",
 }
-"""A call's settings that are told, all of them numbers."""
+"""The attribute of each setting that is reported. All of them are numbers."""
 
 PROVIDER_NAMES = {
     "anthropic": "anthropic",
@@ -88,16 +87,16 @@ PROVIDER_NAMES = {
     "perplexity": "perplexity",
     "xai": "x_ai",
 }
-"""Providers that the conventions have a name for; others go by their own."""
+"""Providers for which the conventions have a name; others keep their own."""
 
 UPSTREAM_ID_HEADERS = ("x-request-id", "request-id", "x-amzn-requestid", "cf-ray")
-"""Where a provider says what it calls a request, the likeliest first."""
+"""Response headers with a provider's id of the request, the most common first."""
 
 _SAFE_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 
 
 def safe_id(id: str | None) -> str | None:
-    """An id that somebody else chose, if it looks like one: short, of one word, and nothing that ends a line."""
+    """Return a foreign id if it is safe to log: one short word without line breaks; None otherwise."""
     return id if id is not None and _SAFE_ID.fullmatch(id) else None
 
 
@@ -105,13 +104,13 @@ Kind = TypeVar("Kind", Counter, Gauge, Histogram)
 
 OTHER = "other"
 LATENCY_BUCKETS_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
-"""Seconds until something is seen."""
+"""Buckets for the time to the first output, in seconds."""
 DURATION_BUCKETS_SECONDS = (0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
-"""Seconds that a run takes, or that it thinks."""
+"""Buckets for the duration of a run or of its reasoning, in seconds."""
 
 
 class LabeledMetric(Generic[Kind]):
-    """A metric with its labels: `family("a", "b")` is the child that counts."""
+    """A metric with labels: `metric("a", "b")` returns the child with these label values."""
 
     def __init__(self, metric: Kind) -> None:
         self._metric: Kind = metric
@@ -125,7 +124,7 @@ class LabeledMetric(Generic[Kind]):
 
 
 class Metrics:
-    """One gateway's."""
+    """The metrics of one gateway."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -155,13 +154,13 @@ class Metrics:
         self.input_tokens = self._counter("input_tokens", "Tokens read, as providers report them.", model_labels)
         self.output_tokens = self._counter("output_tokens", "Tokens written, reasoning included.", model_labels)
         self.reasoning_tokens = self._counter("reasoning_tokens", "Tokens of reasoning.", model_labels)
-        self.turns = self._counter("upstream_turns", "Times that a model was asked.", model_labels)
+        self.turns = self._counter("upstream_turns", "Requests to models, one for each turn.", model_labels)
         self.upstream_errors = self._counter("upstream_errors", "Failures of the models' side.", ("provider", "kind"))
         self.tool_calls = self._counter("tool_calls", "Calls of the server's own tools.", ("tool", "outcome"))
         self.tool_seconds = self._histogram("tool_seconds", "How long they took.", ("tool",))
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Everything, in the form that the `Accept` header asks for, and its content type."""
+        """Return all metrics in the format that the `Accept` header requests, and its content type."""
         encode, content_type = choose_encoder(accept)
         registry = self.registry
         if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
@@ -173,7 +172,7 @@ class Metrics:
         return LabeledMetric(Counter(f"pellucid_{name}", description, labels, registry=self.registry))
 
     def _gauge(self, name: str, description: str, labels: Sequence[str]) -> LabeledMetric[Gauge]:
-        # What a worker that died had open is not open any more.
+        # Gauges of a worker that died no longer count.
         mode: Literal["livesum"] = "livesum"
         return LabeledMetric(
             Gauge(f"pellucid_{name}", description, labels, registry=self.registry, multiprocess_mode=mode)

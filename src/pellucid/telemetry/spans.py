@@ -1,7 +1,7 @@
-"""Spans: a request (SERVER), each turn of a model within it (CLIENT), each call of a tool (INTERNAL).
+"""OpenTelemetry spans: a request (SERVER), each turn of a model within it (CLIENT), each call of a tool (INTERNAL).
 
-Without a provider of tracers there are none, and nothing is made up for them. No span holds content, and none records
-an exception, for its message may quote some.
+Without a tracer provider there are no spans, and no work is done for them. No span holds content, and none records an
+exception, because its message may quote content.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """Where spans begin. `provider`: by default the process's own, if somebody has set one."""
+    """Starts spans.
+
+    Args:
+        provider: The tracer provider; by default the process's, if one is set.
+    """
 
     def __init__(self, provider: TracerProvider | None = None) -> None:
         if provider is None:
@@ -31,16 +35,18 @@ class Tracing:
         self._tracer = provider.get_tracer("pellucid") if provider is not None else None
 
     def start_request(self, name: str, attributes: Attributes, headers: Mapping[str, str]) -> Span | None:
-        """A span for a request, in the trace that its headers name."""
+        """Start a span for a request, in the trace that its headers name. None without a tracer provider."""
         if self._tracer is None:
             return None
         context = _propagator.extract(headers) if "traceparent" in headers else Context()
         return self._start(name, SpanKind.SERVER, attributes, context)
 
     def start_turn(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
+        """Start a span for a model's turn. None without a parent."""
         return self._start_child(parent, name, SpanKind.CLIENT, attributes)
 
     def start_tool_call(self, parent: Span | None, name: str, attributes: Attributes) -> Span | None:
+        """Start a span for a tool call. None without a parent."""
         return self._start_child(parent, name, SpanKind.INTERNAL, attributes)
 
     def _start_child(self, parent: Span | None, name: str, kind: SpanKind, attributes: Attributes) -> Span | None:
@@ -61,7 +67,14 @@ class Tracing:
 
 
 def end_span(span: Span | None, attributes: Attributes, error: str | None = None, *, failed: bool = True) -> None:
-    """End it, with what is known now; `error`: of what kind it failed, which need not be its own fault (`failed`)."""
+    """End a span.
+
+    Args:
+        span: The span; None is ignored.
+        attributes: The attributes that are known at the end.
+        error: The kind of error.
+        failed: Whether the error is the span's own failure.
+    """
     if span is None:
         return
     span.set_attributes({key: value for key, value in attributes.items() if value is not None})
@@ -73,7 +86,7 @@ def end_span(span: Span | None, attributes: Attributes, error: str | None = None
 
 
 def usage_attributes(usage: Any) -> dict[str, int]:
-    """A usage's attributes."""
+    """Return the attributes of a usage."""
     return {
         name: value for field, name in names.USAGE_ATTRIBUTES.items() if (value := getattr(usage, field)) is not None
     }

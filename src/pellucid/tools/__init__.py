@@ -1,4 +1,4 @@
-"""What a model may call, as the model is told of it and as it is called: functions, and tools of MCP servers."""
+"""Tools: functions and tools of MCP servers, as they are described to a model and as they are called."""
 
 from .context import RunContext
 from .deferred import (

@@ -1,8 +1,8 @@
-"""Calls that are not answered where they are made: somebody else has to agree first, or has the answer.
+"""Deferred calls: calls that need an approval first, or whose result comes from outside the run.
 
-A tool says so by raising `ApprovalRequired` or `CallDeferred`. The run ends then, and says what it waits for
-(`DeferredToolRequests`); another one, with the same messages and what came of it (`DeferredToolResults`), goes on. The
-names are Pydantic AI's.
+A tool defers a call by raising `ApprovalRequired` or `CallDeferred`. The run then ends with `DeferredToolRequests` as
+its output. Another run continues with the same messages and the results (`DeferredToolResults`). The names are Pydantic
+AI's.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from ..parts import ToolCallPart
 
 
 class ApprovalRequired(Exception):
-    """Raised by a tool: this call may be made only if somebody agrees (`ctx.tool_call_approved` says that they did).
+    """Raised by a tool: this call must be approved first. `ctx.tool_call_approved` is true after the approval.
 
-    `message` is for whoever is asked; `metadata` goes with the request.
+    Args:
+        metadata: Sent with the request for approval.
+        message: A message to the user who approves or denies the call.
     """
 
     def __init__(self, metadata: dict[str, Any] | None = None, *, message: str | None = None) -> None:
@@ -28,9 +30,12 @@ class ApprovalRequired(Exception):
 
 
 class CallDeferred(Exception):
-    """Raised by a tool: the result of this call comes from elsewhere, for instance from the user.
+    """Raised by a tool: the result of this call comes from elsewhere, for example from the user.
 
-    `message` is for whoever has it, `response_schema` the JSON Schema of what they are to give.
+    Args:
+        metadata: Sent with the request for the result.
+        message: A message to the user or program that has the result.
+        response_schema: The JSON Schema of the result.
     """
 
     def __init__(
@@ -50,10 +55,10 @@ Deferral: TypeAlias = ApprovalRequired | CallDeferred
 
 
 def deferred_event(call: ToolCallPart, deferral: Deferral) -> SideEvent:
-    """What a run says of a call that it waits for: the side event `run`, `deferred`. Each protocol has its form of it.
+    """Return the side event `run`, `deferred`, by which a run reports a call that it waits for.
 
-    Its value has `tool_call_id`, `tool_name`, `approval` (whether it needs approval, or a result), and `message`,
-    `metadata` and `response_schema` as the tool gave them.
+    Its value has `tool_call_id`, `tool_name`, `approval` (whether the call needs an approval, or a result), and the
+    `message`, `metadata` and `response_schema` of the tool's exception. Each client protocol has its own form of it.
     """
     value: dict[str, Any] = {
         "tool_call_id": call.tool_call_id,
@@ -68,39 +73,39 @@ def deferred_event(call: ToolCallPart, deferral: Deferral) -> SideEvent:
 
 @dataclass(frozen=True)
 class ToolApproved:
-    """The call may be made, with other arguments if there are any here."""
+    """The call is approved, with other arguments if `override_args` is set."""
 
     override_args: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
 class ToolDenied:
-    """The call may not be made; the model is told this."""
+    """The call is denied. The model gets the message."""
 
     message: str = "The tool call was denied."
 
 
 @dataclass(frozen=True)
 class DeferredToolRequests:
-    """What a run waits for: the output of one that ended so."""
+    """The output of a run that ended with deferred calls."""
 
     calls: list[ToolCallPart] = field(default_factory=list)
     """Calls whose results come from elsewhere."""
     approvals: list[ToolCallPart] = field(default_factory=list)
-    """Calls that somebody has to agree to."""
+    """Calls that need an approval."""
     metadata: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What the tools said about them, by the call's id."""
+    """The metadata of the tools' exceptions, by call id."""
 
 
 @dataclass(frozen=True)
 class DeferredToolResults:
-    """What came of it, by the call's id. `approvals`: True and False will do."""
+    """Results and approvals of deferred calls, by call id. An approval may be True or False."""
 
     calls: Mapping[str, Any] = field(default_factory=dict)
     approvals: Mapping[str, bool | ToolApproved | ToolDenied] = field(default_factory=dict)
 
     def approval(self, call_id: str) -> ToolApproved | ToolDenied | None:
-        """What was said about this call; None: nothing."""
+        """Return the approval or denial of this call, or None if there is none."""
         decision = self.approvals.get(call_id)
         if isinstance(decision, bool):
             return ToolApproved() if decision else ToolDenied()
@@ -109,7 +114,7 @@ class DeferredToolResults:
 
 @dataclass
 class Deferrals:
-    """The calls of one turn that need somebody's word: those that have it, and those that were left for it."""
+    """The approvals and the deferred calls of one turn."""
 
     approved_ids: Collection[str] = ()
     by_call_id: dict[str, Deferral] = field(default_factory=dict)

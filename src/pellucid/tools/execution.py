@@ -1,12 +1,12 @@
-"""Tools, called as the model asks: together, each with its time and its tries.
+"""Executes the calls of one turn: together, each with its time-out and its count of failures.
 
-* A call that names no tool, has arguments that do not fit, or whose tool asks for it (`ModelRetry`), goes back to the
-  model with what was wrong. Under an agent, more than `max_retries` in a row for one tool end the run.
-* What a tool breaks on ends the run of an agent, which is code and can be mended; behind a server (`faults="tell"`)
-  no tool ends anybody's run: the model is told that it failed, and of what type the fault was, but never its words.
-* Results come in the order of the calls. A sequential tool runs alone.
-* A call that somebody else has to agree to, or to answer (see `deferred`), is left in the `Deferrals`, and has no result;
-  without one, as behind a server, where nobody could be asked, it failed.
+* A call of an unknown tool, a call with invalid arguments, and a call whose tool raises `ModelRetry` are answered with
+  an error message for the model. In an agent, more than `max_retries` failures in a row of one tool end the run.
+* An exception of a tool ends the run of an agent, whose author can fix it. Behind a server (`on_error="tell"`), no tool
+  ends a run: the model gets the fact of the failure and the type of the exception, but never its text.
+* Results are in the order of the calls. A sequential tool runs alone.
+* A call that needs an approval or a result from outside (see `deferred`) is added to `Deferrals` and has no result.
+  Without `Deferrals`, as behind a server, where nothing can be approved, it fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CONTENT_TYPES = (Text, Image, Audio, Video, File)
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionOptions:
-    """What holds for tools that do not say otherwise."""
+    """Defaults of tools, and how calls are executed."""
 
     max_retries: int = 1
     timeout: float | None = None
@@ -45,13 +45,13 @@ class ExecutionOptions:
     parallel: bool = True
     """Whether calls of one turn run together."""
     observer: CallObserver | None = None
-    """What is entered around each call, and told its result."""
+    """Returns a context manager that is entered around each call, and whose value is called with the result."""
     on_error: Literal["raise", "tell"] = "raise"
-    """What is done about what a tool breaks on, a time-out, and calls that are wrong too often."""
+    """How to treat an exception of a tool, a time-out, and calls that fail too often."""
 
 
 class Toolset:
-    """The tools there are. One for any number of runs."""
+    """A set of tools with distinct names, for any number of runs."""
 
     def __init__(self, tools: Sequence[AnyTool | Callable[..., Any]], options: ExecutionOptions) -> None:
         self.options = options
@@ -60,45 +60,56 @@ class Toolset:
             self.add(tool if isinstance(tool, AnyTool) else Tool(tool))
 
     def add(self, tool: AnyTool) -> None:
-        """Raises `RequestError` for a second tool of one name."""
+        """Add a tool. Raises `RequestError` if there is a tool with the same name."""
         if tool.name in self._tools:
             raise RequestError(f"there are two tools with the name {tool.name!r}; give one another name")
         self._tools[tool.name] = tool
 
     @property
     def definitions(self) -> list[ToolDefinition]:
+        """The descriptions of all tools, for a model."""
         return [tool.definition for tool in self._tools.values()]
 
     def get(self, name: str) -> AnyTool | None:
+        """Return the tool with this name, or None."""
         return self._tools.get(name)
 
     @property
     def names(self) -> list[str]:
+        """The names of all tools."""
         return list(self._tools)
 
     def max_retries_of(self, tool: AnyTool) -> int:
+        """Return how often in a row this tool may fail."""
         return self.options.max_retries if tool.max_retries is None else tool.max_retries
 
     def timeout_of(self, tool: AnyTool) -> float | None:
+        """Return the seconds for a call of this tool; None for no limit."""
         return self.options.timeout if tool.timeout is None else tool.timeout
 
 
 class FailureCounter:
-    """How often in a row each tool, or the answer, was tried in vain. `fault(message, code, said)` is raised when it
-    was too often, with the words of the last try apart, which may quote anything; without one there is no limit."""
+    """Counts consecutive failures of each tool, and of the output.
+
+    Args:
+        make_error: Makes the exception that is raised after too many failures, from a message, a code, and the reason
+            of the last failure, which may quote anything. Without it there is no limit.
+    """
 
     def __init__(self, make_error: Callable[[str, str, str], Exception] | None = None) -> None:
         self._make_error = make_error
         self._failures: dict[str, int] = {}
 
     def count(self, name: str) -> int:
+        """Return the number of failures in a row."""
         return self._failures.get(name, 0)
 
     def reset(self, name: str) -> None:
+        """Reset the count after a success."""
         self._failures.pop(name, None)
 
     def record_failure(self, name: str, max_failures: int, subject: str, reason: str) -> None:
-        """Count it. Raises the fault if it was one too many."""
+        """Count a failure. Raises the exception of `make_error` if there were too many."""
         self._failures[name] = self.count(name) + 1
         if self._make_error is not None and self._failures[name] > max_failures:
             raise self._make_error(f"{subject} failed more than {max_failures} times in a row", "retries", reason)
@@ -111,7 +122,18 @@ async def call_tools(
     failures: FailureCounter,
     deferrals: Deferrals | None = None,
 ) -> list[Result]:
-    """Call the tools; results in the order of the calls, without those that the gate holds."""
+    """Call the tools.
+
+    Args:
+        toolset: The tools.
+        calls: The calls of one turn.
+        context: The context of the run.
+        failures: The count of failures of the run.
+        deferrals: Collects calls that cannot be answered here; without it, they fail.
+
+    Returns:
+        The results in the order of the calls, without those of deferred calls.
+    """
     results: dict[int, Result] = {}
     parallel_indices: list[int] = []
     for index, call in enumerate(calls):
@@ -146,7 +168,7 @@ async def _call_group(
                     for index in indices
                 }
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # one tool's fault ends the run; the others were cancelled
+            raise errors.exceptions[0] from None  # one tool's exception ends the run; the others were cancelled
         group_results = {index: task.result() for index, task in tasks.items()}
     results |= {index: result for index, result in group_results.items() if result is not None}
 
@@ -223,13 +245,13 @@ async def _call_tool(
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        return _error_result(toolset, call, error)  # something inside it was cancelled, not the run
+        return _error_result(toolset, call, error)  # a task inside the tool was cancelled, not the run
     failures.reset(name)
     return ToolReturnPart(name, content, call.tool_call_id)
 
 
 def _error_result(toolset: Toolset, call: ToolCallPart, error: BaseException) -> ToolReturnPart:
-    """Raises `error`, or gives the result that says that there was one."""
+    """Raise `error`, or return a result that reports the failure."""
     if toolset.options.on_error == "raise":
         raise error
     log.warning("the tool %s failed: %s", call.tool_name, error_location(error))
@@ -243,7 +265,7 @@ def _retry_prompt(call: ToolCallPart, failures: FailureCounter, max_retries: int
 
 
 def decoded_arguments(call: ToolCallPart) -> dict[str, Any]:
-    """Raises `ValueError` for what is not a JSON object."""
+    """Return a call's arguments. Raises `ValueError` if they are not a JSON object."""
     try:
         return call.args_as_dict()
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
@@ -251,8 +273,13 @@ def decoded_arguments(call: ToolCallPart) -> dict[str, Any]:
 
 
 def to_json_value(value: Any, name: str) -> Any:
-    """What a tool returned, as JSON holds it; pictures, sounds and files in a list stay what they are, for models that
-    can see them. Raises `TypeError` for what JSON cannot hold."""
+    """Convert the return value of a tool to a JSON value.
+
+    A list of images, sounds and files is returned unchanged, for models that accept them.
+
+    Raises:
+        TypeError: JSON cannot hold the value.
+    """
     if isinstance(value, _CONTENT_TYPES):
         value = [value]
     if isinstance(value, list) and value and all(isinstance(entry, _CONTENT_TYPES) for entry in value):
@@ -262,10 +289,10 @@ def to_json_value(value: Any, name: str) -> Any:
         return dump(mode="json")
     try:
         json_value = msgspec.to_builtins(value, enc_hook=_encode_pydantic)
-        msgspec.json.encode(json_value)  # here, where it can be said which tool it was
+        msgspec.json.encode(json_value)  # encoded here, where the error can name the tool
         return json_value
     except (TypeError, NotImplementedError, RecursionError, UnicodeEncodeError) as error:
-        raise TypeError(f"the tool {name!r} returned what JSON cannot hold: {error}") from error
+        raise TypeError(f"the tool {name!r} returned a value that JSON cannot hold: {error}") from error
 
 
 def _encode_pydantic(value: Any) -> Any:

@@ -1,13 +1,13 @@
-"""A function as a tool: its JSON Schema comes from its type hints, its words from its docstring.
+"""A function as a tool: its JSON Schema comes from its type hints, its descriptions from its docstring.
 
-A first parameter annotated with `RunContext` is not the model's business. Functions that are not coroutines run in a
-thread of their own, so that a slow one keeps nobody waiting.
+A first parameter annotated with `RunContext` is not shown to the model. Functions that are not coroutines run in a
+thread of their own, so that a slow one blocks nothing else.
 
-Python types, as a model is told of them (JSON Schema) and as its JSON becomes one of them.
+`TypeAdapter` holds the JSON Schema of a Python type, and converts JSON values to the type.
 
 msgspec reads annotations: builtins, dataclasses, TypedDicts, NamedTuples, enums, Literals, Structs, unions, dates,
-`Annotated[…, Meta(…)]`. A pydantic model inside any of these is asked itself, where pydantic is installed. Values are
-read kindly: models write "3" where 3 is meant.
+`Annotated[…, Meta(…)]`. A pydantic model inside any of these validates itself, where pydantic is installed. Conversion
+is lenient: models write "3" where 3 is meant.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _DEFINITIONS = "$defs"
 
 
 class TypeAdapter(NamedTuple):
-    """One type."""
+    """The JSON Schema and the validation of one type."""
 
     schema: dict[str, Any]
-    """Its JSON Schema, an object with everything it refers to inside."""
+    """The JSON Schema, an object with all its definitions inside."""
     validate: Callable[[Any], Any]
-    """From JSON as Python values to the type. Raises `ValueError` saying what is wrong and where."""
+    """Converts JSON values to the type. Raises `ValueError` that says what is wrong, and where."""
 
 
 def type_adapter(type_: Any) -> TypeAdapter:
-    """Raises `RequestError` for a type that has no JSON form."""
+    """Return the adapter of a type. Raises `RequestError` for a type without a JSON Schema."""
     try:
         schema = msgspec.json.schema(type_, schema_hook=_pydantic_schema)
     except (TypeError, NotImplementedError) as error:
         raise RequestError(
-            f"{getattr(type_, '__name__', type_)!s} cannot be told to a model as a JSON Schema: {error}",
+            f"{getattr(type_, '__name__', type_)!s} cannot be described by a JSON Schema: {error}",
             kind="unsupported",
         ) from error
 
@@ -60,7 +60,7 @@ def type_adapter(type_: Any) -> TypeAdapter:
 
 
 def _inline_root(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with its own first definition in place of a reference to it, and all others beside it."""
+    """Replace a reference at the root of the schema by its definition, and collect all other definitions next to it."""
     definitions: dict[str, Any] = {}
     _collect_definitions(schema, definitions)
     reference = schema.get("$ref")
@@ -74,7 +74,7 @@ def _inline_root(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _collect_definitions(value: Any, definitions: dict[str, Any]) -> None:
-    """Move definitions, which pydantic leaves where its model stands, to one place."""
+    """Move definitions, which pydantic puts inside its models, to one place."""
     if isinstance(value, dict):
         for name, definition in value.pop(_DEFINITIONS, {}).items():
             _collect_definitions(definition, definitions)
@@ -93,7 +93,7 @@ def _is_pydantic(type_: Any) -> bool:
 
 def _pydantic_schema(type_: Any) -> dict[str, Any]:
     if not _is_pydantic(type_):
-        raise NotImplementedError("it is no type that JSON can carry")
+        raise NotImplementedError("JSON cannot hold this type")
     schema: dict[str, Any] = type_.model_json_schema()
     return schema
 
@@ -105,28 +105,28 @@ def _validate_pydantic(type_: Any, value: Any) -> Any:
 
 
 class ModelRetry(Exception):
-    """Raised by a function or a validator: the model is told this message and may try again."""
+    """Raised by a function or a validator: the model gets this message and may try again."""
 
 
 @dataclass(frozen=True)
 class ToolSignature:
-    """What a function takes."""
+    """The parameters and the description of a function."""
 
     takes_context: bool
     arguments: TypeAdapter
     call: Callable[..., Any]
-    """`call(arguments)` or `call(context, arguments)`; an awaitable, or the value."""
+    """`call(arguments)` or `call(context, arguments)`; returns the value, or an awaitable."""
     description: str | None
 
 
 def _name_of(function: Callable[..., Any]) -> str:
-    """A function's own name; that of what a partial calls, or of an object's class."""
+    """Return a function's name; for a partial, that of its function; for an object, that of its class."""
     inner = getattr(function, "func", function)
     return getattr(inner, "__name__", None) or type(inner).__name__
 
 
 def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether the first parameter is annotated with `RunContext`."""
+    """Check that the first parameter is annotated with `RunContext`."""
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters:
         return False
@@ -135,18 +135,26 @@ def takes_context(function: Callable[..., Any]) -> bool:
 
 
 def _first_hint(function: Callable[..., Any]) -> Any:
-    """The hint of the first parameter; Any where there is a parameter without one, None where there is none."""
+    """Return the hint of the first parameter; Any if it has no hint, None if there is no parameter."""
     names = list(inspect.signature(function).parameters)
     return _hints(function).get(names[0], Any) if names else None
 
 
 def tool_signature(function: Callable[..., Any], takes_ctx: bool | None = None) -> ToolSignature:
-    """Raises `RequestError` for a function whose parameters cannot be told to a model."""
+    """Inspect a function.
+
+    Args:
+        function: The function.
+        takes_ctx: Whether it takes a context first; None: as its annotation says.
+
+    Raises:
+        RequestError: The parameters cannot be described to a model.
+    """
     name = _name_of(function)
     is_annotated = takes_context(function)
     with_context = is_annotated if takes_ctx is None else takes_ctx
     if is_annotated and not with_context:
-        raise RequestError(f"the tool {name} takes a RunContext, which a plain tool gets none of: use @agent.tool")
+        raise RequestError(f"the tool {name} takes a RunContext, but a plain tool gets none: use @agent.tool")
     if with_context and not is_annotated and (_first_hint(function) is not Any):
         raise RequestError(f"the tool {name} must take a RunContext first, or be a plain one: use @agent.tool_plain")
     parameters = list(inspect.signature(function).parameters.values())[1 if with_context else 0 :]
@@ -157,7 +165,7 @@ def tool_signature(function: Callable[..., Any], takes_ctx: bool | None = None) 
     for parameter in parameters:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise RequestError(
-                f"the tool {name} takes *{parameter.name}: a model must be told each parameter by its name",
+                f"the tool {name} takes *{parameter.name}: a model must know each parameter by its name",
                 kind="unsupported",
             )
         type_: Any = hints.get(parameter.name, Any)
@@ -187,7 +195,7 @@ def tool_signature(function: Callable[..., Any], takes_ctx: bool | None = None) 
 
 
 def _default(value: Any) -> Any:
-    """msgspec wants a maker for defaults that can change."""
+    """Return the default of a field. msgspec needs a factory for mutable defaults."""
     if isinstance(value, (list, dict, set)):
         return msgspec.field(default_factory=lambda: value)
     return value
@@ -208,14 +216,17 @@ def _call_guarded(function: Callable[..., Any], arguments: tuple[Any, ...]) -> A
     try:
         return function(*arguments)
     except (StopIteration, KeyboardInterrupt) as error:
-        # No future can hold the one (whoever waits would wait for ever), and nobody pressed the keys of the other: it
-        # would stop the server.
+        # A future cannot hold StopIteration: its waiter would wait for ever. KeyboardInterrupt would stop the server,
+        # although no user pressed a key.
         raise RuntimeError(f"the function raised {type(error).__name__}") from error
 
 
 async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """Call it in a thread that nobody waits for at the end of the process, and that nobody else needs: a pool whose
-    threads hang resolves no more names."""
+    """Call a function in a daemon thread of its own.
+
+    The process does not wait for it when it exits. A shared pool would be blocked by threads that hang, and could then
+    resolve no more host names.
+    """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
     context = copy_context()
@@ -234,7 +245,7 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
             value = context.run(_call_guarded, function, arguments)
         except BaseException as error:
             raised = error
-        with suppress(RuntimeError):  # the loop may be closed by now
+        with suppress(RuntimeError):  # the loop may have been closed
             loop.call_soon_threadsafe(settle, value, raised)
 
     threading.Thread(target=run, name=_name_of(function), daemon=True).start()
@@ -244,8 +255,19 @@ async def _in_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -
 class Tool:
     """A function that a model may call.
 
-    `max_retries` and `timeout` (seconds) are the agent's unless set here; a `sequential` tool runs alone; one that
-    `requires_approval` is called only when somebody agreed (see `ApprovalRequired`).
+    Args:
+        function: The function.
+        name: The tool's name; by default, the function's.
+        description: The tool's description; by default, from the docstring.
+        takes_ctx: Whether the function takes a `RunContext` first; None: as its annotation says.
+        max_retries: How often in a row it may fail; None: as the agent's `retries`.
+        timeout: Seconds for each call; None: as the agent's `tool_timeout`.
+        sequential: Whether it must run alone.
+        strict: Whether the provider must force the arguments to match the schema.
+        requires_approval: Whether each call needs an approval (see `ApprovalRequired`).
+
+    Raises:
+        RequestError: The function's parameters cannot be described to a model.
     """
 
     def __init__(
@@ -277,11 +299,11 @@ class Tool:
         )
 
     def validate(self, arguments: dict[str, Any]) -> Any:
-        """The arguments, checked. Raises `ValueError` saying what is wrong."""
+        """Validate the arguments. Raises `ValueError` that says what is wrong."""
         return self._signature.arguments.validate(arguments)
 
     async def call(self, context: RunContext[Any], arguments: Any) -> Any:
-        """Call it with what `read` gave. Raises whatever the function raises."""
+        """Call the function with validated arguments. Raises what the function raises."""
         call_arguments = (context, arguments) if self._signature.takes_context else (arguments,)
         if self._is_async:
             return await self._signature.call(*call_arguments)

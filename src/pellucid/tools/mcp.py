@@ -1,20 +1,21 @@
-"""MCP servers, and their tools as tools of ours.
+"""MCP servers, and their tools as tools of Pellucid.
 
     async with MCPServer("files", command="mcp-files", args=["/srv"]) as server:
         agent = Agent("openai:gpt-5", tools=await server.tools())
         await agent.run("What is in notes.txt?")
 
-* Connected to when first needed, kept, and connected to again when the other side has gone. A call that was under way
-  then is told as failed and not made again: it may have been carried out. One that the server cannot have heard is.
-* Arguments are checked by the server, not here; what it says about wrong ones goes to the model.
-* A server that a request names is reached under a policy (`policy`); one that the operator names, wherever it is.
+* A server is connected to when it is first needed. The connection is kept, and made again after the other side has
+  closed it. A call that was in progress then fails and is not repeated, because it may have been executed. A call that
+  the server certainly did not receive is repeated.
+* The server validates arguments, not Pellucid. Its error message goes to the model.
+* A server that a request names is reached under an egress policy (`policy`). The operator's servers may be anywhere.
 
-What an MCP server returns, as a tool's result: plain JSON or text, and parts where there is more than text to it.
+The result of an MCP tool becomes a plain JSON value or text, and content parts where it has more than text:
 
-* Structured content is the result, where the rest is only its text again.
-* Text alone is text. With pictures, sounds or files it is a list of content parts, in order.
-* Links are kept as the JSON they are: nothing is fetched here.
-* A result past the limit is refused whole: half a result reads like a whole one.
+* Structured content is the result, if all other content is only its text.
+* Text alone is text. With images, sounds or files, it is a list of content parts, in order.
+* Links are returned as JSON: nothing is fetched here.
+* A result over the limit is refused as a whole, because half a result looks like a whole one.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def convert_result(result: Any, max_bytes: int) -> Any:
-    """The value of a `CallToolResult`. Raises `ToolFailed` for one that is an error, or too large."""
+    """Return the value of a `CallToolResult`. Raises `ToolFailed` if it is an error, or too large."""
     blocks: list[Any] = list(result.content)
     structured = result.structured_content
     texts = [block.text for block in blocks if block.type == "text"]
@@ -81,25 +82,37 @@ def _content(block: Any) -> UserContent:
 
 
 MAX_TOOLS = 2_000
-"""How many tools a server may list."""
+"""Maximum number of tools that a server may list."""
 LISTING_SECONDS = 300.0
-"""How long a listing holds, if the server does not say earlier that it has changed."""
+"""How long a list of tools is valid, unless the server reports a change."""
 MAX_RESULT_BYTES = 4 << 20
-"""How many bytes a result may have."""
+"""Maximum size of a result."""
 _BACKOFF_SECONDS = (1.0, 60.0)
-"""For how many seconds a server that could not be reached is not tried again: at first, and at most."""
+"""The first and the maximum time for which an unreachable server is not tried again."""
 _INVALID_PARAMS, _INVALID_REQUEST, _CONNECTION_CLOSED, _PARSE_ERROR = -32602, -32600, -32000, -32700
 _RESERVED_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer"})
 
 
 class MCPServer:
-    """One MCP server: by `command` (started here, spoken to over its standard streams) or by `url` (streamable HTTP).
+    """An MCP server, started here and used over its standard streams, or reached by URL (streamable HTTP).
 
-    `env` is all that a started server gets besides PATH, HOME and the like. `headers` go with every request.
-    `allowed_tools` are the only ones listed and called. Times are in seconds: `timeout` for each call (None: as the
-    caller has it), `connect_timeout` for the handshake and for listing tools.
+    Args:
+        name: The server's name, for messages and for names of tools.
+        command: The command that starts the server.
+        args: The arguments of the command.
+        env: All environment variables of a started server in addition to PATH, HOME and similar ones.
+        cwd: The working directory of a started server.
+        stderr: Whether the standard error of a started server is shown; otherwise it is dropped.
+        url: The URL of the server.
+        headers: Headers of every request.
+        policy: What may be reached; anything by default.
+        allowed_tools: The only tools that are listed and called; None for all.
+        timeout: Seconds for each call; None: as the caller's default.
+        connect_timeout: Seconds for the handshake, and for listing tools.
+        max_result: Maximum size of a result, in bytes.
 
-    Raises `RequestError` for what cannot be a server, or where the `mcp` package is missing.
+    Raises:
+        RequestError: The arguments do not describe a server, or the package `mcp` is not installed.
     """
 
     def __init__(
@@ -129,7 +142,7 @@ class MCPServer:
         self.name = name
         self.timeout = timeout
         self.last_logged_error: PellucidError | None = None
-        """Why its tools were left out the last time, as the operator was told."""
+        """Why its tools were left out the last time, as it was logged."""
         self._command, self._args, self._env, self._cwd = command, list(args), dict(env or {}), cwd
         self._stderr = stderr
         self._url, self._headers = url, dict(headers or {})
@@ -140,17 +153,21 @@ class MCPServer:
         self._session: MCPSession | None = None
         self._opening: asyncio.Task[MCPSession] | None = None
         self._tool_cache: tuple[list[MCPTool], float] | None = None
-        """The tools, and until when they hold."""
+        """The tools, and the time until which they are valid."""
         self._backoff: tuple[float, asyncio.AbstractEventLoop, PellucidError] | None = None
-        """Until when not to try, by whose clock, and why."""
+        """The time before which no connection is tried, the event loop of that clock, and the error."""
         self._backoff_seconds = _BACKOFF_SECONDS[0]
         _require_mcp_package()
 
     # --- tools ---------------------------------------------------------------------------------------------------
 
     async def tools(self) -> list[MCPTool]:
-        """Its tools. Raises `PellucidError` if it cannot say (kinds `unavailable`, `timeout`, `model_error`), or
-        `EgressError` if the policy refuses it."""
+        """Return the tools of the server.
+
+        Raises:
+            PellucidError: The server could not be asked (kinds `unavailable`, `timeout`, `model_error`).
+            EgressError: The policy refuses the server.
+        """
         now = asyncio.get_running_loop().time()
         if self._tool_cache is None or self._tool_cache[1] < now or self._live_session() is None:
             tools = await self._list_tools()
@@ -178,7 +195,9 @@ class MCPServer:
                         break
                     if cursor in cursors or len(tools) > MAX_TOOLS:
                         raise PellucidError(
-                            self._error_info("model_error", f"lists more than {MAX_TOOLS} tools, or no end")
+                            self._error_info(
+                                "model_error", f"lists more than {MAX_TOOLS} tools, or its list has no end"
+                            )
                         )
                     cursors.add(cursor)
         except PellucidError:
@@ -191,7 +210,15 @@ class MCPServer:
         return list(tools.values())
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> Any:
-        """Call one of its tools, by the server's name for it. Raises `ToolFailed` in words that the model may read."""
+        """Call a tool.
+
+        Args:
+            tool: The server's name of the tool.
+            arguments: The arguments.
+
+        Raises:
+            ToolFailed: The call failed. The message may be shown to the model.
+        """
         if self._allowed_tools is not None and tool not in self._allowed_tools:
             raise ToolFailed(f"The tool {tool!r} is not allowed here.")
         from .mcp_session import mute_mcp_logging
@@ -206,12 +233,12 @@ class MCPServer:
                     result = await session.client.call_tool(tool, arguments)
             except Exception as error:
                 if not is_last_attempt and _is_session_terminated(error):
-                    # The server began anew, and knows nothing of the session: it has not looked at the call.
+                    # The server was restarted and does not know the session, so it has not looked at the call.
                     session.close()
                     continue
                 self._raise_tool_failed(session, error)
             return convert_result(result, self._max_result)
-        raise AssertionError("the second try ends in one way or the other")
+        raise AssertionError("the second attempt returns or raises")
 
     def _raise_tool_failed(self, session: MCPSession, error: Exception) -> NoReturn:
         code = getattr(error, "code", None)
@@ -232,7 +259,7 @@ class MCPServer:
     # --- connection ----------------------------------------------------------------------------------------------
 
     async def _connect(self) -> MCPSession:
-        """The session, made now if there is none. Raises `PellucidError`."""
+        """Return the session, after opening one if there is none. Raises `PellucidError`."""
         if (session := self._live_session()) is not None:
             return session
         loop = asyncio.get_running_loop()
@@ -241,7 +268,8 @@ class MCPServer:
                 raise self._backoff[2].with_traceback(None)
             self._opening = asyncio.create_task(self._open_session())
             self._opening.add_done_callback(_retrieve_exception)
-        # Whoever has no more time to wait leaves it to the next: a server may take longer to start than a call may.
+        # Shielded, so that a caller that times out leaves the connection to the next: a server may take longer to start
+        # than a call may take.
         return await asyncio.shield(self._opening)
 
     async def _open_session(self) -> MCPSession:
@@ -260,7 +288,7 @@ class MCPServer:
         return session
 
     def _live_session(self) -> MCPSession | None:
-        """The session, if it still is one. One of another event loop is not."""
+        """Return the session, if it is open and belongs to the running event loop."""
         session = self._session
         is_alive = session is not None and not session.is_closed and session.loop is asyncio.get_running_loop()
         return session if is_alive else None
@@ -274,7 +302,7 @@ class MCPServer:
         if self._command is not None:
             return stdio_streams(self._command, self._args, self._env, self._cwd, self._stderr)
         assert self._url is not None
-        # An answer is the result in an envelope, and may write it twice (as text and as structure), escaped.
+        # A message holds more than the result, and may hold it twice (as text and as structure), escaped.
         return http_streams(
             self._url, self._headers, self._policy, self._connect_timeout, 4 * self._max_result + 65_536
         )
@@ -293,7 +321,7 @@ class MCPServer:
         return ErrorInfo(kind, f"the MCP server {self.name!r} {problem}", code=f"mcp_{kind}")
 
     async def aclose(self) -> None:
-        """Leave it, and end it if it was started here. It may be used again afterwards."""
+        """Close the connection, and end a server that was started here. The object may be used again afterwards."""
         opening, self._opening = self._opening, None
         session, self._session = self._session, None
         if opening is not None and not opening.done() and opening.get_loop() is asyncio.get_running_loop():
@@ -315,33 +343,37 @@ class MCPTool:
 
     server: MCPServer = field(repr=False)
     remote_name: str
-    """As the server knows it."""
+    """The server's name of the tool."""
     definition: ToolDefinition
     max_retries: int | None = None
     sequential: bool = False
 
     @property
     def name(self) -> str:
+        """The name that the model knows."""
         return self.definition.name
 
     @property
     def timeout(self) -> float | None:
+        """Seconds for each call; None: as its caller's default."""
         return self.server.timeout
 
     def with_name(self, name: str) -> MCPTool:
-        """The same tool, under another name."""
+        """Return the same tool with another name."""
         definition = self.definition
         return replace(self, definition=ToolDefinition(name, definition.parameters, definition.description))
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments unchanged: the server validates them."""
         return arguments
 
     async def call(self, context: RunContext[Any], arguments: dict[str, Any]) -> Any:
+        """Call the tool on its server. Raises `ToolFailed`."""
         return await self.server.call(self.remote_name, arguments)
 
 
 def definition_of(tool: Any) -> ToolDefinition:
-    """What a model is told of an MCP server's tool."""
+    """Return the description of an MCP tool for a model."""
     schema = dict(tool.input_schema)
     schema.pop("$schema", None)
     return ToolDefinition(
@@ -352,7 +384,7 @@ def definition_of(tool: Any) -> ToolDefinition:
 
 
 def tool_name(name: str) -> str:
-    """`name` as all models take it: letters, digits, `_` and `-`, 64 at most."""
+    """Return `name` in the form that all models accept: letters, digits, `_` and `-`, at most 64 characters."""
     clean = re.sub(r"[^A-Za-z0-9_-]", "_", name) or "tool"
     if len(clean) <= 64:
         return clean
@@ -360,18 +392,21 @@ def tool_name(name: str) -> str:
 
 
 def _retrieve_exception(opening: asyncio.Task[MCPSession]) -> None:
-    """Whoever waited for it may have gone: its fault is nobody's then, and is told to who comes next."""
+    """Retrieve the exception of a task: every caller that waited for it may have been cancelled.
+
+    The next caller gets the stored error.
+    """
     if not opening.cancelled():
         opening.exception()
 
 
 def _is_session_terminated(error: Exception) -> bool:
-    """Whether the server has certainly not looked at the call: it did not know the session."""
+    """Check that the server certainly did not look at the call, because it did not know the session."""
     return getattr(error, "code", None) == _INVALID_REQUEST and str(error) == "Session terminated"
 
 
 def _innermost_type(error: BaseException) -> str:
-    """The type of what went wrong, out of the groups that task groups make of it."""
+    """Return the type's name of the first exception inside nested exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return type(error).__name__

@@ -1,9 +1,10 @@
 """One connection to one MCP server, from its handshake to its end.
 
-* It is entered and left in one task of its own, as what it is made of demands; whoever calls over it does so from where
-  they are, any number at once.
-* It knows when the other side has gone (`over`): whoever calls next makes a new one, and need not find out by failing.
-* What the MCP package would log of what travels here is not logged: it quotes arguments and results.
+* The context managers of the MCP package must be entered and left in one task, so the session has a task of its own.
+  Calls over it come from any task, any number at the same time.
+* The session knows when the other side has closed it (`is_closed`). The next caller opens a new one and does not have
+  to fail first.
+* The MCP package's log messages about this traffic are suppressed, because they quote arguments and results.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ for _name in (
 
 @contextmanager
 def mute_mcp_logging() -> Iterator[None]:
-    """Whatever is done in here, and whatever that starts, is not logged by the MCP package."""
+    """Suppress log messages of the MCP package in this block, and in tasks that it starts."""
     token = _in_pellucid.set(True)
     try:
         yield
@@ -52,20 +53,29 @@ def mute_mcp_logging() -> Iterator[None]:
 
 
 class MCPSession:
-    """Made with `await Session.open(…)`, in the task of whoever needs it first."""
+    """A connection to an MCP server, made with `await MCPSession.open(…)` in the task of its first caller."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.loop = asyncio.get_running_loop()
         self.is_closed = False
-        """Whether the other side has gone, or this one is being left."""
+        """Whether the other side has closed the connection, or this side is closing it."""
         self._close_requested = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, streams: Streams, timeout_seconds: float, on_tools_changed: Callable[[], None]) -> MCPSession:
-        """`changed` is called when the server's tools have changed. Raises `TimeoutError` after `seconds`, or whatever
-        keeps the connection from being made."""
+        """Connect to a server.
+
+        Args:
+            streams: Context manager of the streams to the server.
+            timeout_seconds: Seconds for the handshake.
+            on_tools_changed: Called when the server's tools have changed.
+
+        Raises:
+            TimeoutError: The handshake took too long.
+            Exception: Any other error of the connection.
+        """
         sessions: list[MCPSession] = []
 
         async def on_message(message: Any) -> None:
@@ -107,28 +117,28 @@ class MCPSession:
         except (Exception, BaseExceptionGroup, asyncio.CancelledError) as error:
             if not ready.done():
                 cancelled = isinstance(error, asyncio.CancelledError)
-                ready.set_exception(ConnectionError("the connection was given up") if cancelled else error)
-                ready.exception()  # whoever waited for it may have gone
+                ready.set_exception(ConnectionError("the connection attempt was cancelled") if cancelled else error)
+                ready.exception()  # retrieved, because the caller may have been cancelled
             if isinstance(error, asyncio.CancelledError):
                 raise
-            # What goes wrong while a connection is left is nobody's to mend.
+            # An error while the connection is closing can be ignored: no caller could fix it.
         finally:
             self.is_closed = True
 
     def close(self) -> None:
-        """Leave it; idempotent. Calls that are under way fail."""
+        """Start to close the connection. May be called more than once. Calls in progress fail."""
         self.is_closed = True
         self._close_requested.set()
 
     async def aclose(self) -> None:
-        """Leave it, and wait until it is left: a server that was started here has ended then."""
+        """Close the connection and wait for it. A server that was started here has then ended."""
         self.close()
         if self._task is not None and self.loop is asyncio.get_running_loop():
             await asyncio.wait([self._task])
 
 
 def stdio_streams(command: str, args: list[str], env: dict[str, str], cwd: str | None, stderr: bool) -> Streams:
-    """A server that is started here. What it writes to its standard error is dropped, unless `stderr`."""
+    """Start a server and use its standard streams. Its standard error is dropped, unless `stderr` is true."""
     return _open_stdio(StdioServerParameters(command=command, args=args, env=env, cwd=cwd), stderr)
 
 
@@ -144,7 +154,7 @@ async def _open_stdio(parameters: StdioServerParameters, stderr: bool) -> AsyncI
 async def http_streams(
     url: str, headers: dict[str, str], policy: EgressPolicy, connect_timeout: float, max_bytes: int
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """A server elsewhere, over streamable HTTP."""
+    """Connect to a server over streamable HTTP."""
     import httpx2
 
     from ..egress.httpx_transport import EgressTransport
@@ -168,7 +178,7 @@ async def _observe_end(streams: Streams, on_closed: Callable[[], None]) -> Async
 
 
 class _ObservedStream:
-    """A stream of what comes that tells when no more does."""
+    """A stream that calls a function when it ends."""
 
     def __init__(self, stream: Any, on_closed: Callable[[], None]) -> None:
         self._stream = stream

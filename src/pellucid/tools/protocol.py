@@ -1,4 +1,4 @@
-"""What a tool is to whoever calls it, be it a function here or one behind an MCP server."""
+"""The interface of a tool, of a function as well as of an MCP server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from .context import RunContext
 
 
 class ToolFailed(Exception):
-    """Raised by a tool: the call failed, and the model is told so with `content` (text, or what JSON can hold)."""
+    """Raised by a tool: the call failed.
+
+    Args:
+        content: What the model gets as the result: text, or a value that JSON can hold.
+    """
 
     def __init__(self, content: Any) -> None:
         super().__init__(content if isinstance(content, str) else "the call failed")
@@ -18,26 +22,26 @@ class ToolFailed(Exception):
 
 @runtime_checkable
 class AnyTool(Protocol):
-    """A tool of any kind. `Tool` is one made of a function, `MCPTool` one of an MCP server."""
+    """A tool of any kind. `Tool` is made of a function, `MCPTool` belongs to an MCP server."""
 
     @property
     def name(self) -> str:
-        """As the model knows it."""
+        """The name that the model knows."""
         ...
 
     @property
     def definition(self) -> ToolDefinition:
-        """What the model is told."""
+        """The description for the model."""
         ...
 
     @property
     def max_retries(self) -> int | None:
-        """How often in a row it may fail; None: as its caller has it."""
+        """How often in a row it may fail; None: as its caller's default."""
         ...
 
     @property
     def timeout(self) -> float | None:
-        """Seconds; None: as its caller has it."""
+        """Seconds for each call; None: as its caller's default."""
         ...
 
     @property
@@ -46,9 +50,9 @@ class AnyTool(Protocol):
         ...
 
     def validate(self, arguments: dict[str, Any]) -> Any:
-        """The arguments, checked. Raises `ValueError` saying what is wrong."""
+        """Validate the arguments. Raises `ValueError` that says what is wrong."""
         ...
 
     async def call(self, context: RunContext[Any], arguments: Any) -> Any:
-        """Call it with what `read` gave. Raises `ModelRetry`, `ToolFailed`, or whatever it breaks on."""
+        """Call it with the result of `validate`. Raises `ModelRetry`, `ToolFailed`, or any other exception."""
         ...

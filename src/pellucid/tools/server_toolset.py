@@ -1,11 +1,11 @@
-"""The tools of a server, for anybody's run: whatever a tool does, the run goes on.
+"""The tools of a server, for the runs of all its users: whatever a tool does, the run continues.
 
-`gather` puts together what the operator has registered and what MCP servers offer; `ServerToolset` calls it.
+`collect_tools` joins the tools that the operator registered with those of MCP servers; `ServerToolset` calls them.
 
-Tools that an operator registers by name: `package.module:function`, or an entry point of the group `pellucid.tools`.
+`load_tools` loads registered tools by name: `package.module:function`, or an entry point of the group `pellucid.tools`.
 
-What is found may be a function, a `Tool`, or a list of these. Nothing is loaded that is not named: that a package is
-installed is no reason to run it.
+A name may refer to a function, a `Tool`, or a list of these. Nothing is loaded without being named: an installed
+package is not a reason to run its code.
 """
 
 from __future__ import annotations
@@ -35,14 +35,25 @@ ENTRY_POINT_GROUP = "pellucid.tools"
 
 
 def load_tools(entries: Sequence[str], *, key: str = "tools") -> list[AnyTool]:
-    """The tools, in the order of `entries`. Raises `ConfigError` that names each mistake, under `key`."""
+    """Load tools by name.
+
+    Args:
+        entries: The names of functions or entry points.
+        key: The configuration key of the entries, for error messages.
+
+    Returns:
+        The tools, in the order of `entries`.
+
+    Raises:
+        ConfigError: It lists every invalid entry.
+    """
     errors: list[str] = []
     tools: dict[str, AnyTool] = {}
     for index, entry in enumerate(entries):
         try:
             for tool in _tools_of(_import_entry(entry)):
                 if tool.name in tools:
-                    raise _InvalidEntry(f"there is a tool with the name {tool.name!r} before it; give one another name")
+                    raise _InvalidEntry(f"an earlier tool has the name {tool.name!r}; give one another name")
                 tools[tool.name] = tool
         except _InvalidEntry as error:
             errors.append(f"{key}[{index}]: {entry!r}: {error}")
@@ -52,7 +63,7 @@ def load_tools(entries: Sequence[str], *, key: str = "tools") -> list[AnyTool]:
 
 
 class _InvalidEntry(Exception):
-    """What is wrong with an entry, and what would be right."""
+    """An entry is invalid. The message says what would be valid."""
 
 
 def _import_entry(entry: str) -> Any:
@@ -73,7 +84,7 @@ def _import_entry(entry: str) -> Any:
     except ModuleNotFoundError as error:
         raise _InvalidEntry(f"there is no module {error.name!r}; install it, or put it on PYTHONPATH") from error
     except (Exception, SystemExit) as error:
-        # Its words may quote anything; its place is in the traceback of the cause.
+        # The text of the exception may quote anything; its location is in the traceback of the cause.
         raise _InvalidEntry(f"the module {module!r} cannot be imported ({type(error).__name__}: {error})") from error
     for name in path.split("."):
         if not hasattr(target, name):
@@ -98,10 +109,16 @@ def _tools_of(target: Any) -> Iterable[AnyTool]:
 
 
 class ServerToolset:
-    """Tools that a server calls. One for any number of runs.
+    """Tools that a server calls, for any number of runs.
 
-    `timeout` is in seconds, for each call of a tool that has none of its own. Raises `RequestError` for two tools of
-    one name. `watch` is entered around each call, and told its result.
+    Args:
+        tools: The tools.
+        timeout: Seconds for each call of a tool that has no time-out of its own.
+        parallel: Whether calls of one turn run together.
+        observer: Returns a context manager that is entered around each call, and whose value is called with the result.
+
+    Raises:
+        RequestError: Two tools have the same name.
     """
 
     def __init__(
@@ -118,15 +135,20 @@ class ServerToolset:
 
     @property
     def names(self) -> frozenset[str]:
+        """The names of all tools."""
         return frozenset(self._toolset.names)
 
     @property
     def definitions(self) -> tuple[ToolDefinition, ...]:
+        """The descriptions of all tools, for a model."""
         return tuple(self._toolset.definitions)
 
     async def call(self, calls: Sequence[ToolCallPart], context: RunContext[Any]) -> list[Result]:
-        """One result for each call, in order. Raises nothing: what went wrong is told to the model, as a result with
-        the outcome `failed`, or as a `RetryPromptPart` for a call that no tool was given."""
+        """Return one result for each call, in order. Raises nothing.
+
+        A failure is reported to the model as a result with the outcome `failed`, or as a `RetryPromptPart` for a call
+        that reached no tool.
+        """
         return await call_tools(self._toolset, calls, context, FailureCounter())
 
 
@@ -137,10 +159,19 @@ async def collect_tools(
     required: bool = False,
     taken_names: Collection[str] = (),
 ) -> list[AnyTool]:
-    """The server's own tools, and those of all MCP servers, listed together.
+    """Join the server's registered tools with those of all MCP servers, which are listed at the same time.
 
-    A tool whose name another one has too, or that is `taken`, is called `server_tool` instead; names of `own` stay. A
-    server that cannot be listed is left out and logged, once; with `required` its `PellucidError` is raised.
+    A tool of an MCP server is renamed to `server_tool` if another tool has its name, or `taken_names` contains it.
+    Names of registered tools stay.
+
+    Args:
+        registered: The tools that the operator registered.
+        servers: The MCP servers.
+        required: Whether a server that cannot be listed is an error; otherwise it is left out and logged, once.
+        taken_names: Names that no tool may have.
+
+    Raises:
+        PellucidError: A server could not be listed, and `required` is true.
     """
     listings = await asyncio.gather(*(server.tools() for server in servers), return_exceptions=True)
     mcp_tools: list[MCPTool] = []

@@ -1,8 +1,15 @@
-"""Connections to models' servers: HTTP/1.1, a read at a time. Nothing here knows what the bytes mean.
+"""HTTP/1.1 client for model servers. It processes one socket read at a time and does not interpret the bytes.
 
-From the outside in: `client` (tries), `pool` and `connecting` (connections), `request` (what is sent), `connection`
-(one exchange on a socket), `parsing` and `decoding` (what comes back), `limits` (for how long), `response` (the
-receiver's side, pushed or pulled), `errors` (what can go wrong).
+The modules, from the outermost to the innermost:
+
+* `client`: requests and retries.
+* `pool`, `connector`: idle connections; DNS, TCP and TLS.
+* `request`: the URL and the request head.
+* `connection`: one request and its response on a socket.
+* `parsing`, `decompression`: the response head and body.
+* `limits`: time limits.
+* `response`: the interface for the receiver of a body.
+* `errors`: failures, and the error that each of them becomes.
 """
 
 from .client import RETRY_STATUSES, UpstreamClient

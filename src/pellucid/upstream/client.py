@@ -1,15 +1,15 @@
-"""The client of models' servers: a request goes out, a response comes back, and what can be tried again is.
+"""HTTP client for model servers: sends a request, returns the response, retries where that is safe.
 
-* A request is tried again only while not a byte of a response has come: when connecting fails, when the connection
-  closes without a word, or when the response is one of the statuses that say "not now". What a server requests in
-  `Retry-After` is honoured, within `retry_wait`. A server that is silent for too long gets no second request: it may be
-  at work.
-* An idle connection may have been closed by the server in the moment of the request. Then the next try
-  comes at once, and on a new connection.
-* A response with an error status is a response. A redirect is one, too: the gateway's keys are sent nowhere else.
+* A request is retried when connecting fails, when the connection closes before the first byte of a response, or when
+  the status is one of `RETRY_STATUSES`. `Retry-After` is honoured up to `retry_wait`. A request that times out is not
+  retried, because the server may still be working on it.
+* The server may close an idle connection at the moment when a request is sent on it. That request is retried at once,
+  on a new connection.
+* A response with an error status is returned like any other. So is a redirect: it is not followed, so the gateway's
+  keys are sent to no other server.
 * Cancelling `open` closes the connection.
 
-Streams go over connections of our own (`connection`); aiohttp is left with `get`.
+Streams use this package's own connections (`connection`). Only `get` uses aiohttp.
 """
 
 from __future__ import annotations
@@ -44,13 +44,17 @@ RETRY_STATUSES = frozenset({408, 429, 502, 503, 504, 529})
 
 
 class UpstreamClient:
-    """Sends requests to models' servers. One for each loop; `aclose` it at the end."""
+    """Sends requests to model servers.
+
+    Create one client for each event loop, and call `aclose` when it is no longer used.
+    """
 
     def __init__(self, limits: Limits | None = None, *, lookup: Lookup | None = None) -> None:
-        """
+        """Create a client without connections.
+
         Args:
-            limits: for requests that come without their own.
-            lookup: how a host's name becomes addresses. By default the system's resolver.
+            limits: Time limits and retries for requests that have no limits of their own.
+            lookup: Resolves a host name to addresses. By default, the system's resolver.
         """
         self.limits = limits or Limits()
         self.is_closed = False
@@ -59,7 +63,7 @@ class UpstreamClient:
 
     @property
     def idle_connections(self) -> int:
-        """The number of idle connections, which wait for the next request."""
+        """The number of open connections that carry no request."""
         return self._pool.idle_count
 
     async def open(
@@ -73,15 +77,18 @@ class UpstreamClient:
         """POST `body` and wait for the response's head.
 
         Args:
-            url: sent to the letter.
-            headers: sent besides the client's own.
-            body: the whole of it.
-            limits: in place of the client's.
-            total: how many seconds all of it may take, tries and reading included.
+            url: The URL. It is sent exactly as it is written.
+            headers: Header fields, sent in addition to the client's own.
+            body: The complete request body.
+            limits: Time limits and retries for this request, instead of the client's.
+            total_seconds: Limit for the whole exchange, including retries and reading the body.
+
+        Returns:
+            The response. Its body has not been read.
 
         Raises:
-            ModelError: there is no response.
-            ValueError: a header contains a control character.
+            ModelError: No response arrived.
+            ValueError: A header contains a control character.
         """
         limits = limits or self.limits
         if total_seconds is None:
@@ -96,14 +103,15 @@ class UpstreamClient:
         return response
 
     async def get(self, url: str, headers: Mapping[str, str]) -> tuple[int, bytes]:
-        """Send a small GET, for what surrounds the calls (a list of models).
+        """Send a GET request with a small response, for example a list of models.
 
-        Returns: the status and the body.
+        Returns:
+            The status and the body.
 
         Raises:
-            ModelError: there is no response within `limits.connect`.
+            ModelError: No response arrived within `limits.connect`.
         """
-        import aiohttp  # a large package, and many gateways never need it
+        import aiohttp  # imported here because it is large, and many gateways never use it
 
         try:
             async with (
@@ -115,7 +123,7 @@ class UpstreamClient:
             raise ModelError(unreachable_error(error), address=origin_of(url)) from error
 
     async def aclose(self) -> None:
-        """Close every connection, also under responses that are still read. Idempotent."""
+        """Close every connection, including those whose response is still being read. Idempotent."""
         self.is_closed = True
         self._pool.close()
         if self._session is not None:
@@ -124,7 +132,7 @@ class UpstreamClient:
     async def _attempt(
         self, url: str, headers: Mapping[str, str], body: bytes, limits: Limits, is_first: bool
     ) -> UpstreamResponse:
-        """Send the request once, on an idle connection only if it is the first try."""
+        """Send the request once. Only the first attempt uses an idle connection."""
         if self.is_closed:
             raise RuntimeError("the client is closed")
         try:
@@ -164,7 +172,7 @@ class UpstreamClient:
     def _aiohttp_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
-        # Made on first use: aiohttp wants a running loop.
+        # Created on first use, because aiohttp needs a running event loop.
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=None),
@@ -175,7 +183,7 @@ class UpstreamClient:
 
 
 class Retriable(Protocol):
-    """What `retry` needs to know of a response."""
+    """The part of a response that `retry` uses."""
 
     @property
     def status(self) -> int: ...
@@ -190,14 +198,17 @@ R = TypeVar("R", bound=Retriable)
 
 
 async def retry(limits: Limits, attempt: Callable[[bool], Awaitable[R]]) -> R:
-    """Send a request until there is a response that is not worth another try.
+    """Call `attempt` until it returns a response that need not be retried.
 
     Args:
-        limits: its `retries` and `retry_wait`.
-        attempt: sends it once; is called with whether this is the first try.
+        limits: `retries` and `retry_wait` are used.
+        attempt: Sends the request once. Its argument is True for the first attempt.
+
+    Returns:
+        The response of the last attempt.
 
     Raises:
-        ModelError: the last try's, or one that no other try can help.
+        ModelError: The last attempt failed, or failed in a way that a retry cannot fix.
     """
     retry_count = 0
     while True:

@@ -1,12 +1,12 @@
-"""One connection to a server: it carries one request and its response at a time, and can be used again after that.
+"""One connection to a server. It carries one request and its response at a time, and can then be reused.
 
-* A read of the socket is one call of the parser and one of the receiver. No task, future or timer is made for it.
-* The body of a request goes out in pieces, a turn of the loop for each, and waits for the server to take them. A server
-  may answer before it has taken all of it; then the rest is sent meanwhile, or not at all if the answer is a refusal
-  (RFC 9112, section 9.3).
-* It is reusable if both bodies went over wholly, neither side requested `close`, and nothing came behind the response
-  (RFC 9112, sections 9.3 and 9.6). Whatever arrives while it is idle makes it unusable.
-* `close` ends it at once, whatever is still to be sent or read: the server stops a work that has no reader.
+* Each read of the socket is one call of the parser and one call of the receiver. It creates no task, future or timer.
+* The request body is sent in pieces, one for each iteration of the event loop, as fast as the server reads it. A server
+  may respond before it has read the whole body. The rest is then sent while the response arrives, or not at all if the
+  response has status 300 or above (RFC 9112, section 9.3).
+* The connection is reusable if both bodies were transferred completely, neither side requested `close`, and no byte
+  followed the response (RFC 9112, sections 9.3 and 9.6). Any byte that arrives while it is idle makes it unusable.
+* `close` closes it at once, even if bytes are still to be sent or read. The server then stops generating.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .request import Endpoint
 
 _PIECE_BYTES = 1 << 18
 _MAX_EARLY_BYTES = 1 << 16
-"""How much of a body is read before somebody receives it."""
+"""Bytes of a response body that are buffered before there is a receiver."""
 KEEP_ALIVE_SECONDS = 60.0
 
 
 class Connection(asyncio.Protocol):
     """A socket, and the state of the exchange on it.
 
-    `send` gives the head of the response. Then `receive` says who gets its body; the end of the body is reported once,
-    unless the connection was closed on this side.
+    `send` returns the head of the response. `receive` then sets the receiver of its body. The end of the body is
+    reported once, unless the connection was closed on this side.
     """
 
     __slots__ = (
@@ -54,15 +54,20 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> None:
-        """`forget`: called once, as soon as the connection is known to be closed."""
+        """Create the protocol object; `loop.create_connection` connects it.
+
+        Args:
+            endpoint: Where it is connected to.
+            on_closed: Called once, as soon as the connection is known to be closed.
+        """
         self.endpoint = endpoint
         self.body_bytes = 0
-        """How many bytes of the response's body have arrived, as they were sent."""
+        """Bytes of the response body that have arrived, before decompression."""
         self.has_served = False
-        """Whether it has carried a request before."""
+        """Whether it has carried a request and its response before."""
         self.is_closed = False
         self.usable_until = 0.0
-        """Until when (`time.monotonic`) the server can be expected to keep it open while it is idle."""
+        """The time (`time.monotonic`) until which the server can be expected to keep it open while it is idle."""
         self._loop = asyncio.get_running_loop()
         self._on_closed = on_closed
         self._transport: asyncio.Transport = cast("asyncio.Transport", None)
@@ -72,25 +77,28 @@ class Connection(asyncio.Protocol):
         self._on_end: Callable[[bool], None] | None = None
         self._early_body = b""
         self._unsent_body: memoryview | None = None
-        """What is left to be sent of the request's body."""
+        """The part of the request body that has not been sent."""
         self._keeps_alive = True
         self._is_paused = False
-        """Whether the receiver wants nothing more for now."""
+        """Whether the receiver has paused reading."""
         self._is_early_full = False
-        """Whether enough arrived before there is a receiver."""
+        """Whether reading is paused because the early body has reached its limit."""
         self._is_write_paused = False
 
     async def send(self, head: bytes, body: bytes, *, keeps_alive: bool = True) -> ResponseHead:
         """Send a request and wait for the head of its response. Cancelling closes the connection.
 
         Args:
-            head: with the empty line that ends it.
-            body: as long as the head says.
-            keeps_alive: False if the head says `Connection: close`.
+            head: The request head, including the empty line that ends it.
+            body: The request body. Its length must be the `Content-Length` of the head.
+            keeps_alive: False if the head has `Connection: close`.
+
+        Returns:
+            The head of the final response.
 
         Raises:
-            Disconnected: the connection ended before that.
-            InvalidResponse: what came is not HTTP/1.1.
+            DisconnectError: The connection ended before the head was complete.
+            InvalidResponse: The response is not HTTP/1.1.
         """
         self._parser = ResponseParser()
         self._head_future = self._loop.create_future()
@@ -111,14 +119,16 @@ class Connection(asyncio.Protocol):
             self._head_future = None
 
     def receive(self, deliver: Callable[[bytes], None], end: Callable[[bool], None]) -> None:
-        """Give the body to `deliver`, what has arrived already at once, and then call `end`.
+        """Pass the body to `deliver`, then call `end`. Neither is called after `close`.
 
-        `end` is called with whether the body is whole. Neither is called after `close`.
+        Args:
+            deliver: Called with each read. Bytes that have arrived already are delivered within this call.
+            end: Called once, with whether the body is complete.
         """
         early, self._early_body = self._early_body, b""
         self._deliver, self._on_end = deliver, end
         if early:
-            # The receiver may pause, before this and within it; it may also close, and then there is no parser.
+            # The receiver may pause before this call or within it. It may also close: then there is no parser.
             if self._is_early_full:
                 self._is_early_full = False
                 self._resume_transport()
@@ -128,24 +138,24 @@ class Connection(asyncio.Protocol):
             self._finish_response()
 
     def redirect(self, deliver: Callable[[bytes], None]) -> None:
-        """Give the body to somebody else from now on, unless it is over."""
+        """Pass the rest of the body to another function. Does nothing if the body has ended."""
         if self._deliver is not None:
             self._deliver = deliver
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is open and carries no request."""
+        """Whether the connection is open and carries no request."""
         return self._parser is None and not self.is_closed and not self._transport.is_closing()
 
     def pause_reading(self) -> None:
-        """Read nothing more from the socket: it fills up, and the server has to wait. Idempotent."""
+        """Stop reading from the socket. Its buffers fill, so the server has to wait. Idempotent."""
         if not self._is_paused and not self.is_closed and not self._transport.is_closing():
             self._is_paused = True
             if not self._is_early_full:
                 self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again. Idempotent."""
+        """Resume reading. Idempotent."""
         if self._is_paused:
             self._is_paused = False
             self._resume_transport()
@@ -155,7 +165,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """End the connection now. Nothing is reported about it any more. Idempotent."""
+        """Close the connection at once. Nothing is reported after this. Idempotent."""
         self._deliver = self._on_end = None
         self._early_body = b""
         self._abort(None)
@@ -164,10 +174,10 @@ class Connection(asyncio.Protocol):
             parser.close()
 
     def fail(self) -> None:
-        """End the connection now, and report a body that is not over as broken. Idempotent."""
+        """Close the connection at once, and report an unfinished body as incomplete. Idempotent."""
         self._abort(None)
 
-    # What the transport calls.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -175,7 +185,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         parser = self._parser
         if parser is None:
-            self.close()  # nothing was requested
+            self.close()  # data without a request
             return
         body = parser.feed(data)
         if body:
@@ -214,7 +224,7 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._send_more)
 
     def _buffer_early(self, body: bytes) -> None:
-        """Keep what arrives before there is a receiver."""
+        """Buffer a part of the body that arrives before there is a receiver."""
         self._early_body += body
         if len(self._early_body) >= _MAX_EARLY_BYTES and not self._is_early_full:
             self._is_early_full = True
@@ -222,7 +232,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _resolve_head(self, parser: ResponseParser) -> None:
-        """Resolve the head's future, when the head is complete or cannot be."""
+        """Resolve the future of the response head, if the head is complete or invalid."""
         future = self._head_future
         if future is None or future.done():
             return
@@ -234,18 +244,18 @@ class Connection(asyncio.Protocol):
             future.set_exception(parser.error)
 
     def _abandon_body(self) -> None:
-        """Stop sending: the server refuses, and need not read the rest."""
+        """Stop sending the request body, because the server has refused the request."""
         if self._unsent_body is not None:
             self._unsent_body = None
             self._keeps_alive = False
 
     def _abort(self, error: Exception | None) -> None:
-        """The connection is gone, or as good as gone. Called for every way in which that is learnt."""
+        """Abort the transport and end the exchange. Every way in which a connection can end calls this."""
         if self.is_closed:
             return
         self.is_closed = True
         self._unsent_body = None
-        self._transport.abort()  # not `close`, which waits until the server has taken everything
+        self._transport.abort()  # not `close`, which waits until the server has read everything
         self._on_closed(self)
         parser = self._parser
         if parser is None:
@@ -259,7 +269,7 @@ class Connection(asyncio.Protocol):
             self._finish_response()
 
     def _finish_response(self) -> None:
-        """The response is over: report it, and get ready for the next request or close."""
+        """Report the end of the response, and make the connection idle or close it."""
         end, self._on_end, self._deliver = self._on_end, None, None
         parser, self._parser = self._parser, None
         if parser is None or end is None:
@@ -284,7 +294,10 @@ class Connection(asyncio.Protocol):
 
 
 def _keep_alive_seconds(head: ResponseHead) -> float:
-    """Seconds for which the connection can be idle: as `Keep-Alive` says, less one for the way to the server."""
+    """Return the seconds for which the connection may be idle.
+
+    This is the timeout of the `Keep-Alive` header, less one second for the latency to the server.
+    """
     for parameter in head.headers.get("keep-alive", "").split(","):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "timeout" and value.strip().isdecimal():

@@ -1,11 +1,12 @@
-"""Opening connections: names are looked up, addresses are tried, TLS is negotiated.
+"""Opens connections: resolves the host name, tries its addresses, negotiates TLS.
 
-* A name's addresses are tried in turn, the families interleaved; an address that does not answer within a quarter of a
-  second does not hold up the next (RFC 8305). An address where TLS fails is passed over like one that refuses.
-* A lookup is shared by all who wait for it and believed for ten seconds; the address that is tried first changes each
-  time, so that requests spread over the addresses of a name.
-* TLS certificates are checked against the system's roots or the operator's (`SSL_CERT_FILE`, `SSL_CERT_DIR`), and
-  against the host's name. The one protocol that is offered is `http/1.1` (ALPN, RFC 7301).
+* The addresses of a name are tried in turn, with the address families interleaved. If an address does not answer within
+  a quarter of a second, the next one is tried in parallel (RFC 8305). An address where TLS fails is skipped like one
+  that refuses the connection.
+* Concurrent requests share one DNS lookup, and its result is cached for ten seconds. The address that is tried first
+  changes each time, so requests are spread over the addresses of a name.
+* TLS certificates are verified against the system's roots or the operator's (`SSL_CERT_FILE`, `SSL_CERT_DIR`), and
+  against the host name. The only protocol offered is `http/1.1` (ALPN, RFC 7301).
 """
 
 from __future__ import annotations
@@ -30,7 +31,11 @@ Lookup = Callable[[str, int], Awaitable[list[AddrInfoType]]]
 
 
 class ConnectError(Exception):
-    """No connection could be opened. `cause`: what the system or TLS reported for the last address."""
+    """No connection could be opened.
+
+    Attributes:
+        cause: The error of the system or of TLS for the last address.
+    """
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))
@@ -38,15 +43,27 @@ class ConnectError(Exception):
 
 
 class Connector:
-    """Opens connections. One for each loop."""
+    """Opens connections. Create one for each event loop."""
 
     def __init__(self, lookup: Lookup | None = None) -> None:
-        """`lookup`: how a name becomes addresses. By default the system's resolver."""
+        """Create a connector.
+
+        Args:
+            lookup: Resolves a host name to addresses. By default, the system's resolver.
+        """
         self._resolver = Resolver(lookup or look_up)
         self._tls: ssl.SSLContext | None = None
 
     async def connect(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> Connection:
-        """Open a connection. Raises `ConnectError`."""
+        """Open a connection.
+
+        Args:
+            endpoint: Where to connect to.
+            on_closed: Called once, when the connection is known to be closed.
+
+        Raises:
+            ConnectError: No address accepted the connection.
+        """
         try:
             return await self._connect(endpoint, on_closed)
         except (OSError, UnicodeError) as error:
@@ -54,7 +71,7 @@ class Connector:
 
     async def _connect(self, endpoint: Endpoint, on_closed: Callable[[Connection], None]) -> Connection:
         loop = asyncio.get_running_loop()
-        # Certificates name a host without the dot that ends a full name.
+        # A certificate names a host without the final dot of a fully qualified name.
         tls = await self._ssl_context() if endpoint.is_tls else None
         server_hostname = endpoint.host.rstrip(".") if endpoint.is_tls else None
         addresses = await self._resolver.resolve(endpoint.host, endpoint.port)
@@ -74,13 +91,13 @@ class Connector:
 
     async def _ssl_context(self) -> ssl.SSLContext:
         if self._tls is None:
-            # In a thread, as it reads hundreds of certificates.
+            # In a thread, because it reads hundreds of certificates.
             self._tls = await asyncio.to_thread(_tls_context)
         return self._tls
 
 
 class Resolver:
-    """Looks names up, each once at a time and once in ten seconds."""
+    """Resolves host names. Concurrent lookups of a name are shared, and results are cached for ten seconds."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
@@ -88,9 +105,13 @@ class Resolver:
         self._cache: dict[tuple[str, int], tuple[float, deque[AddrInfoType]]] = {}
 
     async def resolve(self, host: str, port: int) -> list[AddrInfoType]:
-        """The addresses of a host, in the order in which to try them. Raises `OSError` (`socket.gaierror`)."""
+        """Return the addresses of a host, in the order in which to try them.
+
+        Raises:
+            OSError: The name cannot be resolved (`socket.gaierror`).
+        """
         if ":" in host or host.replace(".", "").isdigit():
-            # An address needs no lookup.
+            # It is an IP address: no lookup is needed.
             return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST))
         key, now = (host, port), asyncio.get_running_loop().time()
         expires, addresses = self._cache.get(key, (0.0, deque()))
@@ -104,7 +125,7 @@ class Resolver:
         return attempt_order
 
     async def _shared_lookup(self, key: tuple[str, int]) -> list[AddrInfoType]:
-        """One lookup for all who want it now. It goes on when one of them leaves."""
+        """Wait for the current lookup of a name, or start one. Cancelling a caller does not cancel the lookup."""
         task = self._pending.get(key)
         if task is None:
             task = self._pending[key] = asyncio.create_task(_run_lookup(self._lookup, key), name="lookup")
@@ -114,7 +135,7 @@ class Resolver:
     def _on_lookup_done(self, key: tuple[str, int], done: asyncio.Task[list[AddrInfoType]]) -> None:
         del self._pending[key]
         if not done.cancelled():
-            done.exception()  # it is raised where it is awaited, if anywhere
+            done.exception()  # retrieved, so that asyncio does not log it; callers that wait receive it
 
 
 async def _run_lookup(lookup: Lookup, key: tuple[str, int]) -> list[AddrInfoType]:
@@ -122,7 +143,11 @@ async def _run_lookup(lookup: Lookup, key: tuple[str, int]) -> list[AddrInfoType
 
 
 async def look_up(host: str, port: int) -> list[AddrInfoType]:
-    """The addresses of a name, by the system's resolver, in a thread. Raises `OSError`."""
+    """Resolve a host name with the system's resolver, in a thread.
+
+    Raises:
+        OSError: The name cannot be resolved.
+    """
     loop = asyncio.get_running_loop()
     addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
     return list(addresses)

@@ -1,13 +1,14 @@
-"""Decompression of a body that was compressed although `identity` was requested (RFC 9110, section 8.4).
+"""Decompression of response bodies that are compressed although `identity` was requested (RFC 9110, section 8.4).
 
-It stands between a connection and a receiver, and slows the connection down where it must:
+A `DecodingReceiver` is placed between a connection and the receiver of the body.
 
-* What one read becomes is given out in slices of 256 KiB, one for each turn of the loop: a read of a few kilobytes may
-  become megabytes, and nothing that a server sends keeps the loop busy.
-* The whole has a limit: 256 MiB of a few hundred kilobytes are an attack, and no answer.
-* gzip, in any number of members (RFC 1952), and deflate, also without its zlib wrapper, which some servers leave away
-  (RFC 9110, section 8.4.1.2). Any other coding but `br` and `zstd`, which are refused, is passed on as it is.
-* A compressed body that ends before its own end, or that goes on behind it, is truncated.
+* The output is delivered in slices of 256 KiB, one for each iteration of the event loop. A read of a few kilobytes may
+  decompress to megabytes; the slices keep the event loop responsive.
+* The decompressed size is limited to 256 MiB. A larger body is treated as a decompression bomb.
+* Supported codings: gzip, with any number of members (RFC 1952), and deflate, with or without its zlib wrapper, which
+  some servers omit (RFC 9110, section 8.4.1.2). `br` and `zstd` are refused. A body of any other coding is passed on
+  unchanged.
+* A compressed stream that ends too early, or that is followed by other bytes, is reported as truncated.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from .errors import InvalidResponse, too_large_error, truncated_error
 SLICE_BYTES = 1 << 18
 MAX_DECODED_BYTES = 1 << 28
 _MAX_MEMBERS = 32
-"""How many gzip members one slice may take: each one's begin copies what is behind it."""
+"""Gzip members that one slice may contain. The start of each member copies the remaining input."""
 
 _WINDOW_BITS = {"gzip": 16 + zlib.MAX_WBITS, "x-gzip": 16 + zlib.MAX_WBITS, "deflate": zlib.MAX_WBITS}
 _UNSUPPORTED_CODINGS = frozenset({"br", "zstd"})
 
 
 class PausableSource(Protocol):
-    """A source of data that can be paused."""
+    """A source of data whose reading can be paused."""
 
     def pause_reading(self) -> None: ...
 
@@ -38,20 +39,24 @@ class PausableSource(Protocol):
 
 
 def is_decodable(encoding: str) -> bool:
-    """Whether a body of this coding is decompressed. Raises `InvalidResponse` for one that should be and cannot."""
+    """Return whether a body of this content coding is decompressed here.
+
+    Raises:
+        InvalidResponse: The coding is `br` or `zstd`, which are not supported.
+    """
     if encoding in _UNSUPPORTED_CODINGS:
         raise InvalidResponse(f"Can not decode content-encoding: {encoding}")
     return encoding in _WINDOW_BITS
 
 
 class Decompressor:
-    """Decompresses a stream, a slice at a time. It does no I/O."""
+    """Decompresses a stream, one slice at a time. It does no I/O."""
 
     __slots__ = ("_encoding", "_has_started", "_input", "_zlib", "decoded_bytes")
 
     def __init__(self, encoding: str) -> None:
         self.decoded_bytes = 0
-        """How many bytes came out."""
+        """Number of bytes produced so far."""
         self._encoding = encoding
         self._zlib = zlib.decompressobj(_WINDOW_BITS[encoding])
         self._has_started = False
@@ -59,18 +64,21 @@ class Decompressor:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything was taken, and it ended with its own end."""
+        """Whether all input was consumed and the compressed stream is complete."""
         return not self._input and (not self._has_started or self._zlib.eof)
 
     def feed(self, data: bytes) -> None:
-        """Take compressed bytes."""
+        """Add compressed bytes to the input."""
         self._input = self._input + data if self._input else data
 
     def next_slice(self) -> tuple[bytes, bool]:
-        """Return up to `SLICE_BYTES` of what the bytes taken so far become, and whether there may be more of it.
+        """Decompress up to `SLICE_BYTES` of output.
+
+        Returns:
+            The bytes, and whether the input may give more of them.
 
         Raises:
-            zlib.error: they are not of this coding.
+            zlib.error: The input is not of this coding.
         """
         out, size = [], 0
         for _ in range(_MAX_MEMBERS):
@@ -94,9 +102,10 @@ class Decompressor:
 
 
 class DecodingReceiver:
-    """Receives a compressed body and gives it on decompressed, in slices.
+    """Receives a compressed body and delivers it decompressed, in slices.
 
-    It is a `PausableSource` itself: the receiver behind it pauses and resumes this, and this the connection.
+    It is a `PausableSource` itself: the receiver of the body pauses and resumes this object, which pauses and resumes
+    the connection.
     """
 
     __slots__ = (
@@ -126,10 +135,10 @@ class DecodingReceiver:
         self._on_end = end
         self._loop = asyncio.get_running_loop()
         self._next_handle: asyncio.Handle | None = None
-        """The next slice, when there is one to be made."""
+        """The scheduled delivery of the next slice, if there is one."""
         self._is_paused = False
         self._is_source_paused = False
-        """Whether the connection is paused, for the receiver or for slices that are still to be made."""
+        """Whether the connection is paused, either by the receiver or because slices are still to be delivered."""
         self._is_closed = False
         self._has_ended = False
         self._error: ErrorInfo | None = None
@@ -157,7 +166,7 @@ class DecodingReceiver:
             self._next_handle = self._loop.call_soon(self._deliver_slice)
 
     def close(self) -> None:
-        """Give nothing on any more."""
+        """Stop delivering."""
         self._is_closed = True
         if self._next_handle is not None:
             self._next_handle.cancel()
@@ -187,7 +196,7 @@ class DecodingReceiver:
             self._finish(self._error or (None if self._decompressor.is_complete else truncated_error()))
 
     def _pause_source(self) -> None:
-        # Once the body has ended, the connection may be another response's.
+        # After the end of the body, the connection may already belong to another response.
         if not self._is_source_paused and not self._has_ended:
             self._is_source_paused = True
             self._source.pause_reading()

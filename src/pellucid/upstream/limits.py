@@ -1,9 +1,9 @@
-"""The time limits of a request, and the timer that watches them while a body is read.
+"""The time limits of a request, and the timer that enforces them while a body is read.
 
-* Three limits on silence: to connect, to the first byte of the body, and from then on between two reads (`idle`). Only
-  time in which somebody waits for data counts: a slow reader is not the upstream's silence.
-* One limit on the whole, tries included, where a request has one (`total`).
-* The timer looks at a counter of bytes now and then. A read costs it nothing.
+* Three limits apply to waiting: to connect, until the first byte of the body, and then between two reads (`idle`).
+  Time counts only while the receiver waits for data, so a slow receiver does not exceed the upstream's limit.
+* A request may have a limit for the whole exchange, including retries (`total_seconds`).
+* The timer checks a byte counter periodically, so a read costs nothing.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ Seconds = Annotated[float, Meta(gt=0, le=1_000_000)]
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How long to wait for a model, in seconds, and how often to try."""
+    """Time limits for a model server, in seconds, and the number of retries."""
 
     connect: Seconds = 10.0
     first_byte: Seconds = 600.0
-    """From the request to the first byte of the answer's body: a large model may think for minutes before it."""
+    """Seconds from the request to the first byte of the body. A large model may reason for minutes before it."""
     idle: Seconds = 300.0
-    """For each read after that."""
+    """Seconds for each read after the first byte."""
     retries: Annotated[int, Meta(ge=0, le=100)] = 2
     retry_wait: Annotated[float, Meta(ge=0, le=1_000_000)] = 10.0
-    """The longest to wait before trying again, whatever the server asks for."""
+    """The longest wait before a retry. A response whose `Retry-After` is longer is returned without a retry."""
 
 
 _RESOLUTION_SECONDS = 0.001
 
 
 class ByteCounter(Protocol):
-    """What the timer looks at."""
+    """An object that counts the bytes of a body. The timer reads the counter."""
 
     body_bytes: int
-    """How many bytes of the body have arrived."""
+    """Bytes of the body that have arrived."""
 
 
 class Watchdog:
-    """A coarse timer that ends a body when one of its time limits has passed.
+    """A coarse timer that ends a body when one of its time limits is exceeded.
 
-    Create it when the head has arrived; `stop` it when the body is over.
+    Create it when the head has arrived, and call `stop` when the body has ended.
     """
 
     __slots__ = (
@@ -66,15 +66,16 @@ class Watchdog:
     def __init__(
         self, counter: ByteCounter, limits: Limits, sent_at: float, on_expired: Callable[[ErrorInfo], None]
     ) -> None:
-        """
+        """Start the timer.
+
         Args:
-            watched: where the bytes are counted.
-            limits: its `first_byte` and `idle`.
-            sent_at: when the request was sent, in the loop's time.
-            expire: called once with the error when a limit has passed.
+            counter: Counts the bytes of the body.
+            limits: `first_byte` and `idle` are used.
+            sent_at: When the request was sent, in the event loop's time.
+            on_expired: Called once, with the error, when a limit is exceeded.
         """
         self.is_awaited = False
-        """Whether somebody waits for data now: only then a limit can pass, and only then silence counts."""
+        """Whether the receiver waits for data now. Limits apply only while this is True."""
         self._counter = counter
         self._limits = limits
         self._on_expired = on_expired
@@ -82,22 +83,27 @@ class Watchdog:
         self._deadline: tuple[float, float] | None = None
         self._silent_since = sent_at
         self._seen_bytes = 0
-        """How many bytes had arrived at the last look."""
+        """The byte counter at the last check."""
         self._tick_seconds = min(1.0, limits.idle / 4, limits.first_byte / 4)
         self._timer: asyncio.TimerHandle | None = self._loop.call_later(self._tick_seconds, self._check)
 
     def end_by(self, deadline: float, total_seconds: float) -> None:
-        """All of the body must have come by `deadline` (the loop's time), `total` seconds after the request began."""
+        """Set the time by which the whole body must have arrived.
+
+        Args:
+            deadline: The event loop's time.
+            total_seconds: The limit as configured, for the error message.
+        """
         if self._timer is not None:
             self._deadline = (deadline, total_seconds)
             self._schedule_check(deadline - self._loop.time())
 
     def stop(self) -> None:
-        """Stop for good. Idempotent."""
+        """Stop the timer permanently. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._on_expired = _ignore_error  # no circle is left behind
+        self._on_expired = _ignore_error  # breaks the reference cycle
 
     def _check(self) -> None:
         now, received_bytes = self._loop.time(), self._counter.body_bytes

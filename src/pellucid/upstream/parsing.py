@@ -1,20 +1,22 @@
-"""The state machine of one response: bytes in, head and body out (RFC 9112). It does no I/O.
+"""Parser for one HTTP/1.1 response (RFC 9112): bytes in, head and body out. It does no I/O.
 
     parser = ResponseParser()
-    body = parser.feed(data)        # the body's bytes in this read; `parser.head` is set when the head is complete
+    body = parser.feed(data)        # the body bytes in this read; `parser.head` is set when the head is complete
     parser.end()                    # the connection has ended
-    parser.is_over                  # nothing more is to come: wholly read, or broken (`parser.is_broken`)
+    parser.is_over                  # the response is complete or broken (`parser.is_broken`)
 
-It parses with llhttp (httptools), as leniently as aiohttp does with the same library: a bare LF ends a line, a header
-may be folded, spaces may follow a chunk's size. What it adds:
+It uses llhttp (httptools), with the same leniency as aiohttp: a bare LF ends a line, a header may be folded, spaces may
+follow a chunk size. It adds these rules:
 
-* Interim responses (1xx) are skipped. 101 is final: the request offers no other protocol (RFC 9110, section 15.2.2).
-* A response to 1xx, 204 or 304 has no body, whatever its headers say (RFC 9112, section 6.3).
-* A body without a length ends with the connection; one with a length that ends so is truncated (RFC 9112, section 8).
-* The head and the trailers have limits: 128 fields, 8190 bytes each. So has everything that is neither body nor field:
-  chunk extensions, white space, a status line (RFC 9112, section 7.1.1).
-* Bytes behind the response are no part of it, and the connection cannot be used again (RFC 9112, section 9.2).
-* What came before the framing broke is given out first.
+* Interim responses (1xx) are skipped. 101 is final, because the request offers no other protocol (RFC 9110, section
+  15.2.2).
+* A response with status 1xx, 204 or 304 has no body, whatever its headers say (RFC 9112, section 6.3).
+* A body without a length ends with the connection. A body with a length is truncated if the connection ends before it
+  is complete (RFC 9112, section 8).
+* The head and the trailers have limits: 128 fields of 8190 bytes each. The same limit of bytes applies to everything
+  that is neither body nor field: chunk extensions, white space, the status line (RFC 9112, section 7.1.1).
+* Bytes after the response do not belong to it, and make the connection unusable (RFC 9112, section 9.2).
+* Body bytes that arrived before invalid framing are returned first.
 """
 
 from __future__ import annotations
@@ -29,21 +31,21 @@ from .errors import DisconnectError, InvalidResponse
 
 MAX_FIELDS = 128
 MAX_FIELD_BYTES = 8190
-"""Of one header field, name and value; and of what is neither body nor field, over any number of reads."""
+"""Limit for one header field (name and value), and for bytes that are neither body nor field, over several reads."""
 _STATUSES_WITHOUT_BODY = frozenset({101, 204, 304})
 _QUOTED_BYTES = 100
 
 
 @lru_cache(maxsize=512)
 def _field_name(name: bytes) -> str:
-    """A field's name in lower case, the same string for all responses."""
+    """Return a field name in lower case. The cache makes it the same string object for all responses."""
     return name.decode("latin-1").lower()
 
 
 class Headers(Mapping[str, str]):
-    """The header fields of a response by name, in upper or lower case. Of fields with one name, the first counts.
+    """The header fields of a response, by case-insensitive name. If a name is repeated, its first value is used.
 
-    Iterating yields the names in lower case. Bytes that are not UTF-8 are surrogates (PEP 383).
+    Iterating yields the names in lower case. Bytes that are not UTF-8 become surrogates (PEP 383).
     """
 
     __slots__ = ("_values",)
@@ -73,11 +75,11 @@ class ResponseHead(NamedTuple):
 
 
 class _ParseAborted(Exception):
-    """Stops llhttp from within one of its callbacks."""
+    """Raised in a callback to stop llhttp."""
 
 
 class ResponseParser:
-    """Reads one response. The methods `on_…` are called by llhttp."""
+    """Parses one response. llhttp calls the methods `on_…`."""
 
     __slots__ = (
         "_abort_reason",
@@ -106,11 +108,11 @@ class ResponseParser:
         self.is_complete = False
         self.is_broken = False
         self.is_over = False
-        """Whether it is complete or broken: one flag, for the hot path."""
+        """Whether it is complete or broken. One flag, because the hot path reads it."""
         self.is_reusable = False
-        """Whether the server keeps the connection open, and sent nothing behind a complete response."""
+        """Whether the server keeps the connection open, and no byte followed the complete response."""
         self.error: InvalidResponse | None = None
-        """Why it is broken, if the head is."""
+        """Why the head is invalid; None if it is valid."""
         self._body_pieces: list[bytes] = []
         self.on_body = self._body_pieces.append
         self._fields: list[tuple[bytes, bytes]] = []
@@ -126,7 +128,11 @@ class ResponseParser:
         self._feed = self._llhttp.feed_data
 
     def feed(self, data: bytes) -> bytes:
-        """Take the bytes of one read. Returns those of the body among them; never raises."""
+        """Parse the bytes of one read. Never raises.
+
+        Returns:
+            The body bytes among them.
+        """
         if self.is_over:
             self.is_reusable = False
             return b""
@@ -156,10 +162,13 @@ class ResponseParser:
         return b""
 
     def end(self, cause: Exception | None = None) -> None:
-        """The connection has ended: in good order, or with an error of the system.
+        """Handle the end of the connection.
+
+        Args:
+            cause: The error of the system, or None if the connection was closed in order.
 
         Raises:
-            Disconnected: the head is not complete.
+            DisconnectError: The head is not complete.
         """
         self.is_reusable = False
         if self.is_over:
@@ -173,7 +182,7 @@ class ResponseParser:
             self.is_broken = self.is_over = True
 
     def close(self) -> None:
-        """Let go of llhttp, which holds this object. Nothing can be fed any more."""
+        """Release llhttp, which refers to this object. `feed` must not be called after this."""
         self.is_over = True
         del self._llhttp, self._feed
 
@@ -198,7 +207,7 @@ class ResponseParser:
             self._abort("a header field contains NUL")
         if self.head is None:
             self._fields.append((name, value))
-        # Else it is a trailer, which is discarded (RFC 9112, section 7.1.2).
+        # Otherwise it is a trailer, which is discarded (RFC 9112, section 7.1.2).
 
     def on_headers_complete(self) -> None:
         status = self._llhttp.get_status_code()
@@ -222,7 +231,7 @@ class ResponseParser:
 
     def on_message_complete(self) -> None:
         if self.head is None:
-            self.has_begun = False  # an interim response is over
+            self.has_begun = False  # this was an interim response
         else:
             self._complete()
 

@@ -1,8 +1,8 @@
-"""The connections of a client: those that carry a request, and those that wait for one.
+"""The connection pool of a client.
 
-A connection is used again while it is idle, for up to 60 seconds or as long as the server says (`Keep-Alive: timeout`).
-One that the server closes leaves the pool in the same moment; the last that came back is the first to be used, so that
-those which are not needed grow old. A timer closes those every ten seconds.
+An idle connection can be reused for up to 60 seconds, or for the time that the server states (`Keep-Alive: timeout`).
+A connection that the server closes is removed at once. The connection that was released last is reused first, so
+surplus connections expire. A timer closes expired connections every ten seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SWEEP_SECONDS = 10.0
 
 
 class Pool:
-    """All connections of one client. `close` it when the client is closed."""
+    """All connections of one client: idle ones, and those that carry a request."""
 
     def __init__(self, lookup: Lookup | None = None) -> None:
         self._connector = Connector(lookup)
@@ -32,7 +32,7 @@ class Pool:
         return sum(len(idle) for idle in self._idle.values())
 
     def acquire(self, endpoint: Endpoint) -> Connection | None:
-        """Return an idle connection, or None where there is none that can be expected to work."""
+        """Return an idle connection to `endpoint`, or None if there is none that is likely to be open."""
         idle = self._idle.get(endpoint)
         if not idle:
             return None
@@ -45,7 +45,12 @@ class Pool:
         return None
 
     async def connect(self, endpoint: Endpoint) -> Connection:
-        """Open a connection. Raises `ConnectError`."""
+        """Open a new connection.
+
+        Raises:
+            ConnectError: No address accepted the connection.
+            RuntimeError: The pool was closed meanwhile.
+        """
         connection = await self._connector.connect(endpoint, self._on_closed)
         if self._is_closed:
             connection.close()
@@ -55,7 +60,7 @@ class Pool:
         return connection
 
     def release(self, connection: Connection) -> None:
-        """Take an idle connection back."""
+        """Return an idle connection to the pool."""
         if connection not in self._connections:
             connection.close()
             return
@@ -64,7 +69,7 @@ class Pool:
             self._schedule_sweep(_SWEEP_SECONDS)
 
     def close(self) -> None:
-        """Close every connection now; what they carry breaks off. Idempotent."""
+        """Close every connection at once. Responses that are being read fail. Idempotent."""
         self._is_closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -74,7 +79,7 @@ class Pool:
             connection.fail()
 
     def _on_closed(self, connection: Connection) -> None:
-        """It is closed."""
+        """Remove a connection that has been closed."""
         self._connections.discard(connection)
         idle = self._idle.get(connection.endpoint)
         if idle is not None and connection in idle:

@@ -1,11 +1,11 @@
-"""What is sent: the target that a URL names, and the head of a POST request to it.
+"""URL parsing and the encoding of a POST request's head.
 
-* The URL goes out to the letter, `%3A` included: what was signed is what must be sent. A fragment is not sent; a URL
-  that is not plain ASCII is normalised first (RFC 3986, section 6).
-* The client alone frames the request: a `Content-Length` or `Transfer-Encoding` of the caller is left out
+* The URL is sent exactly as written, including escapes such as `%3A`, because a signature may cover it. A fragment is
+  not sent. A URL that is not plain ASCII is normalised first (RFC 3986, section 6).
+* Only the client frames the request: `Content-Length` and `Transfer-Encoding` of the caller are dropped
   (RFC 9112, section 6.3).
-* A control character in a header is refused, as it could begin another header or request (RFC 9110, section 5.5).
-* `Accept-Encoding: identity`, unless the caller asks for something else: a compressed stream arrives in lumps.
+* A control character in a header is refused, because it could start another header or request (RFC 9110, section 5.5).
+* `Accept-Encoding: identity` is sent unless the caller sets the field, because compression delays a stream.
 """
 
 from __future__ import annotations
@@ -27,27 +27,31 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Endpoint(NamedTuple):
-    """Where to connect to. Connections to equal endpoints are interchangeable."""
+    """Host, port and TLS of a server. Connections to equal endpoints are interchangeable."""
 
     host: str
-    """A name in its ASCII form (IDNA), or an address without brackets."""
+    """A host name in its ASCII form (IDNA), or an IP address without brackets."""
     port: int
     is_tls: bool
 
 
 class Target(NamedTuple):
-    """What a URL names."""
+    """The parts of a URL that a request needs."""
 
     endpoint: Endpoint
     request_line: bytes
     host_header: bytes
     authorization: bytes | None
-    """The value of an `Authorization` header for the user and password in the URL."""
+    """The value of `Authorization` for the user and password in the URL; None if it has none."""
 
 
 @lru_cache(maxsize=256)
 def parse_url(url: str) -> Target:
-    """The target of a POST request to `url`. Raises `InvalidURL`."""
+    """Parse the URL of a POST request.
+
+    Raises:
+        InvalidURL: No request can be sent to `url`.
+    """
     try:
         parsed = URL(url, encoded=True) if url.isascii() and url.isprintable() and " " not in url else URL(url)
         port, host, authority = parsed.port, parsed.raw_host, parsed.host_port_subcomponent
@@ -59,7 +63,7 @@ def parse_url(url: str) -> Target:
     if not (host.isascii() and path.isascii() and authority.isascii()) or _CONTROL_CHARACTERS.search(path + authority):
         raise InvalidURL("it has characters that must be escaped")
     if not _is_valid_host(host):
-        raise InvalidURL("its host is neither a name nor an address in its usual form")
+        raise InvalidURL("its host is neither a name nor an address in its standard form")
     authorization = None
     if parsed.raw_user or parsed.raw_password:
         userinfo = f"{unquote(parsed.raw_user or '')}:{unquote(parsed.raw_password or '')}"
@@ -73,16 +77,16 @@ def parse_url(url: str) -> Target:
 
 
 def encode_head(target: Target, headers: Mapping[str, str], body_bytes: int) -> bytes:
-    """The head of a POST request, with the empty line that ends it.
+    """Encode the head of a POST request, including the empty line that ends it.
 
     Args:
-        target: from `parse_url`.
-        headers: the caller's; they replace the client's own of the same name, but for those that frame the request. Of
-            names that differ only in upper and lower case, the last counts.
-        body_bytes: the length of the body.
+        target: The result of `parse_url`.
+        headers: The caller's fields. They replace the client's own fields of the same name, except the fields that
+            frame the request. If names differ only in case, the last one is used.
+        body_bytes: The length of the body.
 
     Raises:
-        ValueError: a name or value contains a control character.
+        ValueError: A name or value contains a control character.
     """
     caller_fields = {name.lower(): (name, value) for name, value in headers.items()}
     fields = [
@@ -108,12 +112,17 @@ def encode_head(target: Target, headers: Mapping[str, str], body_bytes: int) -> 
 
 
 def wants_close(headers: Mapping[str, str]) -> bool:
-    """Whether the caller's headers say that the connection ends with this request (RFC 9112, section 9.6)."""
+    """Return whether the headers contain `Connection: close` (RFC 9112, section 9.6)."""
     return any(name.lower() == "connection" and has_token(value, "close") for name, value in headers.items())
 
 
 def has_token(value: str, token: str) -> bool:
-    """Whether a comma-separated list holds a token, in upper or lower case (RFC 9110, section 5.6.1)."""
+    """Return whether a comma-separated list contains a token, ignoring case (RFC 9110, section 5.6.1).
+
+    Args:
+        value: The value of a header field.
+        token: The token, in lower case.
+    """
     return token in (one.strip().lower() for one in value.split(","))
 
 
@@ -127,9 +136,10 @@ def _encode_value(text: str) -> bytes:
 
 
 def _is_valid_host(host: str) -> bool:
-    """Whether it can be looked up: an address, or a name whose labels have a possible length (RFC 1035, 2.3.4).
+    """Return whether a host is an IP address or a name with labels of valid length (RFC 1035, section 2.3.4).
 
-    The old numeric forms (`127.1`, `2130706433`) are refused: a policy that reads the host would not know them.
+    The legacy numeric forms (`127.1`, `2130706433`) are refused, because a policy that reads the host would not
+    recognise them as addresses.
     """
     if ":" in host:
         return True

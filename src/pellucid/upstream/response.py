@@ -1,10 +1,11 @@
 """A response: its head, and its body for one receiver.
 
-* Push: `start` hands over what has arrived in one call; from then on each read of the socket is one call. The receiver
-  slows the server down with `pause_reading`.
-* The end is reported once and last, with what went wrong if anything did. Nothing is reported after `close`.
-* `close` gives the connection up at once if the body is not over: the model stops its work. `finish` gives
-  the body a moment to end, so that the connection can be used again.
+* `start` delivers the bytes that have arrived in one call. After that, each read of the socket is one call. The
+  receiver applies back-pressure with `pause_reading`.
+* The end of the body is reported once, as the last call, with the error if there was one. Nothing is reported after
+  `close`.
+* `close` closes the connection at once if the body has not ended, so the model stops generating. `finish` waits a
+  moment for the body to end, so that the connection can be reused.
 """
 
 from __future__ import annotations
@@ -27,19 +28,23 @@ _FINISH_SECONDS = 1.0
 
 
 class BodyReceiver(Protocol):
-    """Gets the body of a response as it arrives."""
+    """Receives the body of a response as it arrives."""
 
     def data_received(self, data: bytes) -> None:
-        """The next bytes, at least one."""
+        """Handle the next bytes of the body (at least one)."""
         ...
 
     def body_ended(self, error: ErrorInfo | None) -> None:
-        """The body is over: whole, or broken off by `error`. Called exactly once, last, and not after `close`."""
+        """Handle the end of the body. Called exactly once, as the last call, and not after `close`.
+
+        Args:
+            error: Why the body is incomplete; None if it is complete.
+        """
         ...
 
 
 class UpstreamResponse:
-    """One response. Its body is read by `start`, or whole by `read_all`."""
+    """One response. Its body is passed to a receiver (`start`), or read into memory (`read_all`)."""
 
     __slots__ = (
         "_connection",
@@ -62,16 +67,17 @@ class UpstreamResponse:
         sent_at: float,
         release: Callable[[Connection], None],
     ) -> None:
-        """
+        """Create the response for a head that has arrived.
+
         Args:
-            connection: that the head came from.
-            head: of a final response.
-            limits: for the silence of the server while somebody waits for the body.
-            sent_at: when the request was sent, in the loop's time.
-            release: takes the connection when it can be used again.
+            connection: The connection that received the head.
+            head: The head of a final response.
+            limits: `first_byte` and `idle` apply while the receiver waits for the body.
+            sent_at: When the request was sent, in the event loop's time.
+            release: Called with the connection when it can be reused.
 
         Raises:
-            InvalidResponse: the body has a coding that cannot be decoded. The connection is still the caller's.
+            InvalidResponse: The body has a content coding that is not supported. The caller still owns the connection.
         """
         self._decoder: DecodingReceiver | None = None
         self._source: PausableSource = connection
@@ -102,16 +108,16 @@ class UpstreamResponse:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait before the next request, where the server says so, as a number or as a date."""
+        """Seconds to wait before the next request (`Retry-After`, a number or a date); None if it is not stated."""
         return retry_after_of(self._head.headers.get("retry-after", ""))
 
     @property
     def is_over(self) -> bool:
-        """Whether the body has ended, one way or the other."""
+        """Whether the body has ended or was given up."""
         return self._is_over
 
     def start(self, receiver: BodyReceiver) -> None:
-        """Give the body to `receiver`. To be called once."""
+        """Deliver the body to `receiver`. Call it once."""
         connection = self._connection
         self._receiver = receiver
         if connection is None:
@@ -120,37 +126,51 @@ class UpstreamResponse:
         if self._decoder is not None:
             connection.receive(self._decoder.data_received, self._on_encoded_end)
         else:
-            # The receiver's own method: a read passes through nothing else.
+            # The receiver's own method, so a read has no function between the parser and the receiver.
             connection.receive(receiver.data_received, self._on_body_end)
 
     def redirect(self, deliver: Callable[[bytes], None]) -> bool:
-        """Call `deliver` with each read, in the receiver's place. False for a body that is decompressed."""
+        """Call `deliver` with each read, instead of the receiver.
+
+        Returns:
+            False if that is not possible, because the body is decompressed or has ended.
+        """
         if self._decoder is not None or self._connection is None:
             return False
         self._connection.redirect(deliver)
         return True
 
     def pause_reading(self) -> None:
-        """Read nothing more: the server has to wait. Its silence does not count meanwhile. Idempotent."""
+        """Stop reading, so the server has to wait. Its time limits do not run meanwhile. Idempotent."""
         self._is_paused = True
         self._watchdog.is_awaited = False
         self._source.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again. Idempotent."""
+        """Resume reading. Idempotent."""
         self._is_paused = False
         if not self._is_over:
             self._watchdog.is_awaited = True
             self._source.resume_reading()
 
     def end_by(self, deadline: float, total_seconds: float) -> None:
-        """All of the body must have come by `deadline` (the loop's time), `total` seconds after the request began."""
+        """Set the time by which the whole body must have arrived.
+
+        Args:
+            deadline: The event loop's time.
+            total_seconds: The limit as configured, for the error message.
+        """
         self._watchdog.end_by(deadline, total_seconds)
 
     async def read_all(self, max_bytes: int, timeout_seconds: float = 10.0) -> bytes:
-        """Return what comes within `seconds`, at most `limit` bytes of it, and close. Never raises.
+        """Read the body into memory, then close. Call it instead of `start`. Never raises.
 
-        In place of `start`.
+        Args:
+            max_bytes: Limit for the result; the rest is not read.
+            timeout_seconds: Bytes that arrive later are not read.
+
+        Returns:
+            The bytes that arrived.
         """
         collector = _Collector(max_bytes)
         try:
@@ -164,16 +184,16 @@ class UpstreamResponse:
         return b"".join(collector.pieces)[:max_bytes]
 
     def close(self) -> None:
-        """Give up the connection, at once if the body is not over. Nothing is reported after that. Idempotent."""
+        """Close the connection if the body has not ended. Nothing is reported after this. Idempotent."""
         self._is_over = True
         connection = self._detach()
         if connection is not None:
             connection.close()
 
     def finish(self) -> None:
-        """Nothing more is wanted: the connection stays open if the body ends within a second, and is closed if not.
+        """Discard the rest of the body, and keep the connection open if the body ends within a second.
 
-        Nothing is reported after that. Idempotent.
+        Otherwise the connection is closed. Nothing is reported after this. Idempotent.
         """
         connection = self._connection
         if connection is None or self._is_over:
@@ -187,7 +207,7 @@ class UpstreamResponse:
         connection.receive(_ignore_data, self._on_discarded_end)
         connection.resume_reading()
 
-    # What the connection, the decoding and the watch call.
+    # Called by the connection, the decompression and the watchdog.
 
     def _deliver(self, data: bytes) -> None:
         if self._receiver is not None:
@@ -217,7 +237,7 @@ class UpstreamResponse:
             receiver.body_ended(error)
 
     def _release_connection(self) -> None:
-        """The connection has done its part."""
+        """Detach from the connection after the end of the body, and release it if it can be reused."""
         connection, self._connection = self._connection, None
         self._watchdog.stop()
         self._source = _NULL_SOURCE if self._decoder is None else self._decoder
@@ -228,7 +248,7 @@ class UpstreamResponse:
             self._release(connection)
 
     def _detach(self) -> Connection | None:
-        """Let go of everything, and return the connection if it is still this response's."""
+        """Release all resources. Returns the connection if this response still owns it."""
         connection, self._connection = self._connection, None
         self._watchdog.stop()
         self._source = _NULL_SOURCE
@@ -242,7 +262,11 @@ class UpstreamResponse:
 
 
 def retry_after_of(value: str) -> float | None:
-    """The seconds that a `Retry-After` header names (RFC 9110, section 10.2.3); None where it names none."""
+    """Parse a `Retry-After` header (RFC 9110, section 10.2.3).
+
+    Returns:
+        Seconds, or None if the value is neither a number nor a date.
+    """
     try:
         seconds = float(value)
     except ValueError:
@@ -255,7 +279,7 @@ def retry_after_of(value: str) -> float | None:
 
 
 class _Collector:
-    """Receives up to so many bytes."""
+    """Receives a limited number of bytes."""
 
     __slots__ = ("_left_bytes", "done", "pieces")
 
@@ -276,7 +300,7 @@ class _Collector:
 
 
 class _NullSource:
-    """The flow of a response that is over."""
+    """The source of a response that has ended. Pausing it has no effect."""
 
     def pause_reading(self) -> None:
         pass

@@ -1,16 +1,16 @@
-"""What one reader may see of a run: the last step before a protocol's encoder, on every read.
+"""Redaction: what one viewer may see of a run. It is the last step before a protocol's encoder, on every read.
 
-    redactor = Redactor(Reader("summary"))
-    encoder.feed(redactor.feed(events), now)          # live, resumed or told again from what was stored
+    redactor = Redactor(Viewer("summary"))
+    encoder.feed(redactor.feed(events), now)          # live, resumed or replayed
 
 The rules, which `docs/views.md` explains:
 
-* Outside `raw` it is an allow-list, and it fails closed: the fields that leave are named in `fields`, kinds of parts
-  that leave in `values`, kinds of events and of side events in `less`. What is new leaves nowhere until
-  somebody names it.
-* What leaves is always a legal sequence (`pellucid.fold`), numbered without gaps, however the events were batched.
-* Messages and events are redacted by the same rules: what a redacted stream folds into is the redacted message.
-* Nothing is looked up, remembered beyond the turn, or handed on: a redactor is a pure machine for one run.
+* Outside `raw`, redaction is an allow-list, and it fails closed. `fields` names the fields that are shown, `values` the
+  kinds of parts, `restricted_view` the kinds of events and side events. A new field or kind is not shown until it is
+  named there.
+* The result is always a legal sequence (`pellucid.fold`), numbered without gaps, however the events are batched.
+* The same rules apply to messages and events: a redacted stream folds into the redacted message.
+* A redactor is a pure machine for one run: it looks nothing up, and remembers nothing beyond the turn.
 """
 
 from ..parts import VIEWS, View

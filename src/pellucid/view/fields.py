@@ -1,12 +1,12 @@
-"""The allow-list: which fields of what leave, for readers who may not see raw reasoning.
+"""The allow-list of fields for viewers who may not see raw reasoning.
 
-Every field of every struct of the vocabulary stands here in one of four places, and a test sees to it that none is
-forgotten. Forgotten or not, only what is named leaves: a rule makes the struct anew from these fields.
+Every field of every struct of the vocabulary is listed here in one of four columns, and a test checks that none is
+missing. Only listed fields are shown in any case: a rule builds a new struct from them.
 
-    shown       as it is
-    inside      by the rules of what is in it
-    given       by hand, because it depends on the reader or on what else was said
-    withheld    nowhere; only here to say that somebody decided it
+    shown       copied as it is
+    nested      redacted by the rules of the values in it
+    computed    set by the caller, because it depends on the viewer or on other values
+    withheld    not shown; listed to record the decision
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from .. import parts as pt
 
 
 class FieldRules(NamedTuple):
+    """The fields of one struct, by column; each column is a list of names separated by spaces."""
+
     shown: str = ""
     nested: str = ""
     computed: str = ""
     withheld: str = ""
 
 
-# A provider's name for something (`id`, `native_id`, …) is withheld: some are made of the thought itself, and it is of
-# use to nobody but that provider. `provider_name` says that opaque data is there, and goes with it.
+# A provider's own id (`id`, `native_id`, …) is withheld: some encode the reasoning itself, and only that provider can
+# use it. `provider_name` shows that there is opaque data, and is withheld with it.
 _OPAQUE_NAMES = " ".join(pt.PROVIDER_FIELDS)
 _OPAQUE_DELTA_NAMES = " ".join(("provider_name", *pt.OPAQUE_FIELDS.values()))
 
 FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
-    # --- what a model says
+    # --- output of a model
     pt.ThinkingPart: FieldRules("content form complete item_id", "origin", withheld=_OPAQUE_NAMES),
-    # Log-probabilities hold every token twice, and where reasoning comes in the same text as the answer, its too.
+    # Log-probabilities repeat every token, also those of reasoning that comes in the same text as the answer.
     pt.TextPart: FieldRules("content annotations complete item_id", "origin", withheld=f"{_OPAQUE_NAMES} logprobs"),
     pt.RefusalPart: FieldRules("content complete item_id", "origin", withheld=_OPAQUE_NAMES),
     pt.ToolCallPart: FieldRules("tool_name args tool_call_id complete item_id", "origin", withheld=_OPAQUE_NAMES),
@@ -51,7 +53,7 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     pt.CompactionPart: FieldRules(withheld=f"content item_id origin {_OPAQUE_NAMES}"),
     pt.OpaquePart: FieldRules(withheld=f"type native item_id origin {_OPAQUE_NAMES}"),
     pt.SealedPart: FieldRules("token item_id"),
-    # --- what goes to a model: who may read a conversation may read what was asked
+    # --- input of a model: a viewer who may read a conversation may read its prompts
     pt.SystemPromptPart: FieldRules("content role"),
     pt.UserPromptPart: FieldRules("name", "content"),
     pt.ToolReturnPart: FieldRules("tool_name content tool_call_id outcome"),
@@ -99,17 +101,17 @@ FIELD_RULES: dict[type[msgspec.Struct], FieldRules] = {
     ev.FunctionToolResultEvent: FieldRules("id", "result"),
     ev.FinalResultEvent: FieldRules("tool_name tool_call_id"),
     ev.RunEndEvent: FieldRules("status incomplete_reason", "", "usage error"),
-    ev.SummaryEvent: FieldRules(withheld="index text"),  # the reader has it as a part
+    ev.SummaryEvent: FieldRules(withheld="index text"),  # shown as a part instead
     ev.SideEvent: FieldRules("namespace name value"),
     # --- errors
-    err.ErrorInfo: FieldRules("kind message retry_after", "", "code param", "status native said"),
+    err.ErrorInfo: FieldRules("kind message retry_after", "", "code param", "status native upstream_message"),
 }
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 class StructRedactor(Generic[S]):
-    """Makes a struct anew from the fields of it that leave; the very same one, if nothing else is in it."""
+    """Builds a new struct from the fields that are shown, or returns the same one if it has no others."""
 
     __slots__ = ("_cls", "_nested", "_rest", "_rest_defaults", "_shown")
 
@@ -125,7 +127,7 @@ class StructRedactor(Generic[S]):
         self._rest_defaults = _default(rest[0]) if len(rest) == 1 else tuple(_default(field) for field in rest)
 
     def has_only_named_fields(self, value: S) -> bool:
-        """Whether nothing is in it but what is named."""
+        """Whether all fields that are not named have their defaults."""
         return self._rest is None or bool(self._rest(value) == self._rest_defaults)
 
     def __call__(self, value: S, **computed: Any) -> S:
@@ -149,6 +151,7 @@ STRUCT_REDACTORS: dict[type[msgspec.Struct], StructRedactor[Any]] = {
 
 
 def struct_redactor(cls: type[S]) -> StructRedactor[S]:
+    """Return the redactor of a struct type."""
     return cast("StructRedactor[S]", STRUCT_REDACTORS[cls])
 
 

@@ -1,9 +1,9 @@
-"""The events of one run, for one reader.
+"""Redactor of the events of one run for one viewer, and the `raw` view.
 
-The view of those who may see everything. What they did not ask for is left out: our summaries, numbers of tokens.
+The `raw` view shows everything, except the gateway's summaries and token counts if they were not requested.
 
-Most readers asked for no summary, and get each batch as it is. Summaries that were asked for are parts of their item,
-written once the model has said all of it, so that a thought is not interrupted by its own summary.
+Most viewers request no summary and get each batch unchanged. Requested summaries are parts of their item, written when
+the item ends, so that a summary does not interrupt the reasoning that it summarises.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .viewer import Viewer
 
 
 class FullRedactor:
-    """The machine for a reader of raw reasoning."""
+    """Redactor for the view `raw`."""
 
     __slots__ = (
         "_added_parts",
@@ -48,17 +48,18 @@ class FullRedactor:
         self._viewer = viewer
         self._is_unchanged = viewer.counts and not viewer.summaries
         self.wants_deltas = False
-        """Whether deltas change: their part's number, behind a part of ours."""
+        """Whether deltas change: after an added part, the index of their part does."""
         self._summaries: list[str] = []
-        """What was said of the open item."""
+        """The summaries of the open item."""
         self._added_parts = 0
-        """How many parts of the turn are ours: by so many, those that follow move on."""
+        """How many parts were added to the turn. The indexes of later parts grow by this number."""
         self._next_index = 0
-        """The next part's index, in the model's own count."""
+        """The next part's index, as the model counts."""
         self._last_part_kind: str | None = None
-        """The kind of the part that ended last, ours or not."""
+        """The kind of the last part that ended, added or not."""
 
     def feed(self, events: list[Event]) -> list[Event]:
+        """Redact a batch of events; the same list if nothing changes."""
         if self._is_unchanged:
             for event in events:
                 if type(event) is SummaryEvent:
@@ -119,19 +120,22 @@ _HANDLERS: dict[type[Any], Callable[[FullRedactor, Any, list[Event]], None]] = {
     ResponseEndEvent: FullRedactor._redact_counts,
     RunEndEvent: FullRedactor._redact_counts,
 }
-"""The events in which something may change."""
+"""The kinds of events that may change."""
 
 
 class Redactor:
-    """`feed` the events of one run, batch by batch, from its beginning; what it gives back is for this reader.
+    """Redactor for one viewer: `feed` the events of one run, batch by batch, from the beginning of the run.
 
-    It keeps what it needs to number items and parts without gaps, so each read of a run has a redactor of its own.
+    It numbers items and parts without gaps, so each read of a run needs a redactor of its own.
+
+    Args:
+        viewer: The viewer.
     """
 
     __slots__ = ("_machine", "feed")
 
     feed: Callable[[list[Event]], list[Event]]
-    """A batch in, what the reader gets of it out: the same list where nothing is to be changed."""
+    """Redact a batch of events. It returns the same list if nothing changes."""
 
     def __init__(self, viewer: Viewer) -> None:
         self._machine = FullRedactor(viewer) if viewer.view == "raw" else RestrictedRedactor(viewer)
@@ -139,6 +143,8 @@ class Redactor:
 
     @property
     def wants_deltas(self) -> bool:
-        """Whether `feed` is to be called for a batch that is one `PartDeltaEvent`: false while each passes as it is.
-        May be another after each call of `feed`."""
+        """Whether `feed` must be called for a batch with one `PartDeltaEvent`. False while deltas pass unchanged.
+
+        The value may change with each call of `feed`.
+        """
         return self._machine.wants_deltas

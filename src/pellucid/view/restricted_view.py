@@ -1,17 +1,19 @@
-"""The views of those who may not see raw reasoning: `summary`, `sealed`, `hidden`.
+"""The restricted views `summary`, `sealed` and `hidden`, for viewers who may not see raw reasoning.
 
-What is left of a stream is a stream again: items and parts are counted anew, in every turn. The rules:
+The redacted events are a legal stream: items and parts are numbered again in every turn. The rules:
 
-* A reasoning item keeps its start and its end, and is told at once; for `hidden` it does not exist.
-* Any other item is told with the first part of it that leaves. If none does, it is left out; but if its end has a seal
-  that this reader may hold, it is told as reasoning, with nothing but its start, its end and the seal.
-* A summary is told with its first text. Ours is a part of its own, and waits for the provider's that is under way.
-* Deltas that do not leave are not looked at, and no event leaves whose kind is not in the table below; of side events,
-  only what is named for them.
+* A reasoning item keeps its start and its end, and its start is shown at once. In the `hidden` view it does not exist.
+* Any other item starts with the first part of it that is shown. If none is shown, the item is left out; but if its end
+  has a seal that this viewer may have, it is shown as reasoning, with only its start, its end and the seal.
+* A provider's summary starts with its first text. The gateway's summary is a part of its own, and is delayed while the
+  provider's is open.
+* Deltas of parts that are not shown are skipped. Only kinds of events in the table below are shown, and of side events
+  only the fields that are named.
 
-An allow-list of names, and of fields within them: what an agent says of its own state, steps, activities and helpers,
-and what it asks people. What could hold a model's words in full (messages, calls, raw and custom events) does not
-leave, nor does what each event is open to: `metadata`, and `rawEvent`, which is what it was made of.
+The table of side events is an allow-list of names and of their fields: an agent's state, steps, activities and
+subagents, and its questions to people. Events that may hold a model's full output (messages, calls, raw and custom
+events) are not shown. Neither are the fields that every event may have: `metadata`, and `rawEvent`, which holds the
+original event.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _COMMON_FIELDS = frozenset({"timestamp", "subagentRunId"})
 _STEP_FIELDS = _COMMON_FIELDS | {"stepName"}
 _ACTIVITY_FIELDS = _COMMON_FIELDS | {"messageId", "activityType"}
 _PARENT_FIELDS = frozenset({"parentSubagentRunId", "parentToolCallId", "parentMessageId"})
-# The one place for what an application has to know beside the question: here `metadata` is the agent's word, too.
+# An application needs more than the question here, so an interrupt's `metadata`, which the agent sets, is shown.
 _INTERRUPT_FIELDS = frozenset(
     ["id", "reason", "message", "toolCallId", "responseSchema", "expiresAt", "metadata", "subagentRunId"]
 )
@@ -69,11 +71,11 @@ SIDE_EVENT_FIELDS: dict[tuple[str, str], frozenset[str] | None] = {
     ("agui", "result"): None,
     ("run", "deferred"): frozenset(["tool_call_id", "tool_name", "approval", "message", "metadata", "response_schema"]),
 }
-"""The fields of its value that leave, by namespace and name; None: the value is one thing, and leaves whole."""
+"""By namespace and name, the fields of the value that are shown; None: the whole value is shown."""
 
 
 def redact_side_event(event: SideEvent) -> SideEvent | None:
-    """What of a side event leaves; None if nothing does."""
+    """Return a side event with the fields that are shown; None if none is."""
     fields = SIDE_EVENT_FIELDS.get((event.namespace, event.name), frozenset())
     if fields is None:
         return event
@@ -84,7 +86,7 @@ def redact_side_event(event: SideEvent) -> SideEvent | None:
 
 
 class RestrictedRedactor:
-    """The machine for a reader of less than raw reasoning."""
+    """Redactor for the views `summary`, `sealed` and `hidden`."""
 
     wants_deltas = True
 
@@ -107,22 +109,23 @@ class RestrictedRedactor:
         self._item_index = 0
         self._part_index = 0
         self._last_part_kind: str | None = None
-        """The kind of the part that was told last in this turn."""
+        """The kind of the last part that was shown in this turn."""
         self._item: ItemStartEvent | None = None
         """The open item."""
         self._item_started = False
-        """Whether it was told."""
+        """Whether the open item's start was written."""
         self._part_started = False
-        """Whether the open part is told."""
+        """Whether the open part's start was written."""
         self._pending_part: ModelResponsePart | None = None
-        """A summary that has begun, and says nothing yet."""
+        """A thinking part that has begun and has no text yet."""
         self._summaries: list[str] = []
-        """Ours, that wait for the open part to end."""
+        """The gateway's summaries that wait for the open part to end."""
 
     def feed(self, events: list[Event]) -> list[Event]:
+        """Redact a batch of events."""
         out: list[Event] = []
         for event in events:
-            # Deltas are nearly all there is.
+            # Nearly all events are deltas.
             if type(event) is PartDeltaEvent:
                 if self._part_started or self._pending_part is not None:
                     self._delta(event, out)
@@ -187,7 +190,7 @@ class RestrictedRedactor:
         if not redactor.has_only_named_fields(delta):
             delta = redactor(delta)
             if not any(getattr(delta, name) for name in delta.__struct_fields__):
-                return  # all that it brought is withheld
+                return  # everything in the delta is withheld
         if self._pending_part is not None:
             self._start_part(self._pending_part, out)
         out.append(PartDeltaEvent(self._part_index, delta))
@@ -254,4 +257,4 @@ _HANDLERS: dict[type[Any], Callable[[RestrictedRedactor, Any, list[Event]], None
     SideEvent: RestrictedRedactor._side,
     RunEndEvent: RestrictedRedactor._run_end,
 }
-"""The events that leave, beside deltas."""
+"""The kinds of events that are shown, except deltas."""

@@ -1,8 +1,8 @@
-"""Parts, errors and numbers, one at a time: what of each a reader gets.
+"""Redaction of single values (parts, errors, token counts) and of whole messages.
 
-Whole messages, as one reader gets them: what the redacted stream of the same turn would fold into.
+A redacted message is the one into which the redacted stream of the same turn folds.
 
-What enrichment added (seals and our summaries) is in no message; who is to have it reads the events.
+Seals and the gateway's summaries are in no message. They are in the events only.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ _IS_SHOWN: dict[type[ModelResponsePart], _Predicate] = {
     ToolCallPart: _always,
     BuiltinToolCallPart: _always,
     BuiltinToolReturnPart: _always,
-    # A picture that was made while thinking is a thought.
+    # An image that was made while thinking is reasoning.
     FilePart: lambda part, rule: part.thought is False,
     ThinkingPart: lambda part, rule: part.form in rule.forms,
-    # Our own token, which its holder gave us.
+    # The gateway's own token, which the client sent.
     SealedPart: lambda part, rule: rule.seals,
 }
-"""Which parts leave in a view less than raw. Other kinds leave in none."""
+"""Which kinds of parts are shown in a restricted view. Other kinds are never shown."""
 
 
 def is_shown(part: ModelResponsePart, rule: ViewRule) -> bool:
-    """Whether a reader with this lesser view gets the part at all."""
+    """Whether a part is shown in a restricted view."""
     predicate = _IS_SHOWN.get(type(part))
     return predicate is not None and predicate(part, rule)
 
 
 def redact_part(part: ModelResponsePart) -> ModelResponsePart:
-    """What of a part that leaves may leave in it."""
+    """Redact a part that is shown in a restricted view."""
     if isinstance(part, BuiltinToolReturnPart):
         part = replace(part, content=_without_encrypted(part.content))
     redacted: ModelResponsePart = STRUCT_REDACTORS[type(part)](part)
@@ -70,11 +70,11 @@ def redact_part(part: ModelResponsePart) -> ModelResponsePart:
 
 
 _MAX_DEPTH = 100
-"""How deeply a tool's result may be nested. What is within that leaves in no lesser view."""
+"""Levels of nesting in a tool's result. Deeper values are shown in no restricted view."""
 
 
 def _without_encrypted(value: Any, depth: int = 0) -> Any:
-    """What a provider's own tool returned, without what the provider encrypted in it for itself."""
+    """Remove the fields that a provider encrypted for itself from the result of its own tool."""
     if not isinstance(value, dict | list):
         return value
     if depth == _MAX_DEPTH:
@@ -89,14 +89,18 @@ _SHOWN_USAGE = struct_redactor(Usage)
 _SHOWN_ERROR = struct_redactor(ErrorInfo)
 _NO_USAGE = Usage()
 _KNOWN_CODES = frozenset({"context_length_exceeded"})
-"""Codes that say the same whoever wrote them, and nothing else: programs act on them."""
+"""Codes that mean the same from every provider and reveal nothing else. Programs act on them."""
 
 
 def redact_usage(usage: Usage, viewer: Viewer) -> Usage:
-    """The numbers this reader gets: all or none.
+    """Return the token counts that a viewer may see.
 
-    Without counts no number is left. What was written less what can be read is what was thought; and what is read in
-    the next turn holds the thoughts of the turn before.
+    A viewer without counts gets none at all: output tokens minus the visible text reveal the length of the reasoning,
+    and the next turn's input tokens include the reasoning of the turn before.
+
+    Args:
+        usage: The counts.
+        viewer: The viewer.
     """
     if not viewer.counts:
         return _NO_USAGE
@@ -104,7 +108,14 @@ def redact_usage(usage: Usage, viewer: Viewer) -> Usage:
 
 
 def redact_error(error: ErrorInfo, viewer: Viewer) -> ErrorInfo:
-    """The error as this reader gets it. What an upstream wrote may quote what it thought."""
+    """Return an error as a viewer may see it.
+
+    Outside the raw view, text from an upstream is removed, because it may quote reasoning.
+
+    Args:
+        error: The error.
+        viewer: The viewer.
+    """
     if viewer.view == "raw":
         return error
     is_ours = error.upstream_message is None and error.native is None and error.status is None
@@ -116,7 +127,12 @@ _REQUEST, _RESPONSE = struct_redactor(ModelRequest), struct_redactor(ModelRespon
 
 
 def redact_messages(messages: Sequence[ModelMessage], viewer: Viewer) -> list[ModelMessage]:
-    """A conversation, for this reader. It is for reading: a model is to get the messages as they were."""
+    """Redact a conversation for a viewer. A model must get the original messages, not the redacted ones.
+
+    Args:
+        messages: The messages, in order.
+        viewer: The viewer.
+    """
     return [
         redact_response(message, viewer)
         if isinstance(message, ModelResponse)
@@ -128,7 +144,12 @@ def redact_messages(messages: Sequence[ModelMessage], viewer: Viewer) -> list[Mo
 
 
 def redact_response(response: ModelResponse, viewer: Viewer) -> ModelResponse:
-    """One turn, for this reader."""
+    """Redact one turn for a viewer.
+
+    Args:
+        response: The turn.
+        viewer: The viewer.
+    """
     usage = redact_usage(response.usage, viewer)
     if viewer.view == "raw":
         return response if usage is response.usage else replace(response, usage=usage)
@@ -137,15 +158,15 @@ def redact_response(response: ModelResponse, viewer: Viewer) -> ModelResponse:
 
 
 def _redact_item(parts: list[ModelResponsePart], rule: ViewRule) -> list[ModelResponsePart]:
-    """What is left of the parts of one item."""
+    """Redact the parts of one item."""
     shown = [redact_part(part) for part in parts if is_shown(part, rule) and not _is_empty_thought(part)]
     if shown or not rule.items or ITEM_OF[type(parts[0])] != "reasoning":
         return shown
-    # That there was a thought, and whether it was whole.
+    # Show that there was reasoning, and whether it is complete.
     whole = all(getattr(part, "complete", True) for part in parts)
     return [ThinkingPart("", complete=whole, item_id=parts[0].item_id)]
 
 
 def _is_empty_thought(part: ModelResponsePart) -> bool:
-    """Whether a thought says nothing to whoever cannot read what is opaque in it."""
+    """Whether a part is a thinking part without readable text."""
     return isinstance(part, ThinkingPart) and not part.content

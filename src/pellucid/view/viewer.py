@@ -1,5 +1,6 @@
-"""Views, and who reads with which: the least of what a key lets its holder see, of what anybody may see of a model, and
-of what a request asks for.
+"""Views, and the viewers who have them.
+
+A viewer's view is the most restricted of three: the key's, the model's and the requested one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ class ViewRule(NamedTuple):
     """What a view shows of reasoning."""
 
     forms: frozenset[Form] = frozenset()
-    """The forms of text that leave."""
+    """The forms of reasoning text that are shown."""
     items: bool = True
-    """Whether the start and the end of an item of reasoning leave, with or without text."""
+    """Whether the start and the end of a reasoning item are shown, with or without text."""
     seals: bool = True
-    """Whether the tokens leave in which reasoning is sealed."""
+    """Whether sealed tokens of reasoning are shown."""
     only_seals: bool = False
-    """Whether a token is all that a reader gets, and is therefore made also where the request did not ask for it."""
+    """Whether the token is all that is shown, so that it is made even if the request does not ask for it."""
 
 
 VIEW_RULES: dict[View, ViewRule] = {
@@ -32,16 +33,25 @@ VIEW_RULES: dict[View, ViewRule] = {
     "sealed": ViewRule(only_seals=True),
     "hidden": ViewRule(items=False, seals=False),
 }
-"""The views. Everything but reasoning is the same in all that are less than `raw`: `fields`, `values` and `less`."""
+"""The rules of each view. All views other than `raw` treat everything but reasoning alike: see `fields`, `values` and
+`restricted_view`."""
 
 
 def stricter(a: View, b: View) -> View:
-    """The view of the two that shows less."""
+    """Return the more restricted of two views."""
     return max(a, b, key=VIEWS.index)
 
 
 def parse_view(name: str, param: str | None = None) -> View:
-    """The view of this name. Raises `RequestError` if there is none; `param` says where the name stood."""
+    """Return the view with this name.
+
+    Args:
+        name: The name.
+        param: The request's field that holds the name, for the error.
+
+    Raises:
+        RequestError: There is no such view.
+    """
     for view in VIEWS:
         if view == name:
             return view
@@ -49,7 +59,16 @@ def parse_view(name: str, param: str | None = None) -> View:
 
 
 def resolve_view(requested: View | None, allowed: View, param: str | None = None) -> View:
-    """The view that was asked for, or all that is allowed. Raises `RequestError` (forbidden) if more was asked for."""
+    """Return the requested view, or the allowed one if none is requested.
+
+    Args:
+        requested: The view in the request.
+        allowed: The least restricted view that is allowed.
+        param: The request's field that holds the view, for the error.
+
+    Raises:
+        RequestError: The requested view shows more than the allowed one (`forbidden`).
+    """
     if requested is None:
         return allowed
     if stricter(requested, allowed) != requested:
@@ -68,13 +87,18 @@ def _alternatives(allowed: View) -> str:
 
 
 class Viewer(msgspec.Struct, frozen=True):
-    """What one reader may see."""
+    """What one viewer may see of a run.
+
+    Raises:
+        ValueError: `view` is not a view.
+    """
 
     view: View
     counts: bool = True
-    """Whether numbers of tokens are shown."""
+    """Whether token counts are shown."""
     summaries: bool = False
-    """Whether a reader who sees raw reasoning asked for our summaries too. `summary` has them anyway, less has none."""
+    """Whether a viewer of raw reasoning also requested the gateway's summaries. The view `summary` always has them, the
+    more restricted views never."""
 
     def __post_init__(self) -> None:
         if self.view not in VIEWS:
@@ -82,17 +106,26 @@ class Viewer(msgspec.Struct, frozen=True):
 
     @property
     def rule(self) -> ViewRule:
-        """What the reader's view shows of reasoning."""
+        """What the view shows of reasoning."""
         return VIEW_RULES[self.view]
 
     def limited_to(self, view: View) -> Viewer:
-        """The same reader, of something of which nobody may see more than this."""
+        """Return this viewer, limited to a view."""
         return self if stricter(self.view, view) == self.view else replace(self, view=view)
 
     def for_request(
         self, view: View | None = None, *, counts: bool | None = None, summaries: bool | None = None
     ) -> Viewer:
-        """The reader for a request that asks for this. Raises `RequestError` (forbidden) if it asks for more."""
+        """Return the viewer for a request.
+
+        Args:
+            view: The requested view; None for the allowed one.
+            counts: Whether token counts are requested; None for what is allowed.
+            summaries: Whether summaries are requested in the raw view; None for this viewer's value.
+
+        Raises:
+            RequestError: The request asks for more than is allowed (`forbidden`).
+        """
         if counts and not self.counts:
             raise RequestError(
                 "this key may not see numbers of tokens; leave them out, or use a key that may",

@@ -44,14 +44,14 @@ from ...run import Minter
 from ...runs import Batch, LiveRun, Stage
 from ...settings import ModelCall
 from ...telemetry import error_location, log
-from . import inward
-from . import settings as said
-from .functions import AsFunctions
+from . import from_pydantic_ai
+from . import settings as conversion
+from .agui_events import interrupts_of, results_to, side_event_of, side_events_of
 from .messages import to_pydantic
-from .serving import aside_of, asides_of, interrupts_of, results_to
+from .turn_splitter import TurnSplitter
 
 API = "pydantic_ai"
-AHEAD = 256
+MAX_EVENTS_AHEAD = 256
 """How many events the run may be ahead of who reads it."""
 
 
@@ -70,14 +70,14 @@ class PydanticAgent:
         deps: Callable[[ModelCall], Any] | None = None,
         run: dict[str, Any] | None = None,
     ) -> None:
-        given = name or agent.name
-        if not given:
+        public_name = name or agent.name
+        if not public_name:
             raise ValueError("the agent has no name to be asked by; give it one: PydanticAgent(agent, 'name')")
-        self.name = given
-        self.origin = ours.Origin("pydantic_ai", API, given)
+        self.name = public_name
+        self.origin = ours.Origin("pydantic_ai", API, public_name)
         self._agent = agent
         self._deps = deps
-        self._run = run or {}
+        self._run_options = run or {}
 
     def warnings(self, call: ModelCall) -> list[str]:
         """Nothing is known of what the agent's own model honours; Pydantic AI has its own words for that."""
@@ -91,14 +91,14 @@ class PydanticAgent:
         """A run of the agent itself, to be served (see `pellucid.agui`). Raises `RequestError`."""
         mint = Minter(secrets.token_bytes(16))
         return LiveRun(
-            _Started(self, run_input),
+            _ServedRun(self, run_input),
             ModelCall(self.name, run_input.messages, run_input.settings, tuple(run_input.tools)),
             mint,
-            stages=(_OwnFunctions(AsFunctions(mint)), *run_input.stages),
+            stages=(_TurnStage(TurnSplitter(mint)), *run_input.stages),
             log_faults=True,
         )
 
-    async def _open(self, call: ModelCall, start: RunInput | None) -> ModelStream:
+    async def _open(self, call: ModelCall, run_input: RunInput | None) -> ModelStream:
         if call.tools and getattr(self._agent, "_output_validators", None):
             # A run with the caller's tools may end with their calls, and Pydantic AI has no such run of this agent.
             raise RequestError(
@@ -106,76 +106,76 @@ class PydanticAgent:
                 kind="unsupported",
                 param="tools",
             )
-        stream = AgentStream(self.origin, frozenset(tool.name for tool in call.tools), served=start is not None)
-        stream.begin(lambda: self._events(call, stream, start))
+        stream = AgentStream(self.origin, frozenset(tool.name for tool in call.tools), is_served=run_input is not None)
+        stream.begin(lambda: self._run_agent(call, stream, run_input))
         try:
-            await stream.wait_until_begun()
+            await stream.wait_for_first_event()
         except BaseException:
             stream.cancel()
             raise
-        if stream.failed_first is not None:
+        if stream.early_error is not None:
             stream.cancel()
-            raise ModelError(stream.failed_first)
+            raise ModelError(stream.early_error)
         return stream
 
-    async def _events(self, call: ModelCall, stream: AgentStream, start: RunInput | None) -> None:
-        instructions, history = _conversation(call.messages, self.origin)
-        more = dict(self._run)
+    async def _run_agent(self, call: ModelCall, stream: AgentStream, run_input: RunInput | None) -> None:
+        instructions, history = _agent_history(call.messages, self.origin)
+        options = dict(self._run_options)
         if call.tools:
-            more["toolsets"] = [*more.get("toolsets", ()), ExternalToolset(said.tools_to(call.tools))]
-        if call.tools or (start is not None and not getattr(self._agent, "_output_validators", None)):
-            more["output_type"] = [self._agent.output_type, DeferredToolRequests]
-        if start is not None and (start.results.approvals or start.results.calls):
-            more["deferred_tool_results"] = results_to(start.results)
-        if start is not None and start.deps is not None:
-            more["deps"] = start.deps
+            options["toolsets"] = [*options.get("toolsets", ()), ExternalToolset(conversion.tools_to(call.tools))]
+        if call.tools or (run_input is not None and not getattr(self._agent, "_output_validators", None)):
+            options["output_type"] = [self._agent.output_type, DeferredToolRequests]
+        if run_input is not None and (run_input.results.approvals or run_input.results.calls):
+            options["deferred_tool_results"] = results_to(run_input.results)
+        if run_input is not None and run_input.deps is not None:
+            options["deps"] = run_input.deps
         elif self._deps is not None:
-            more["deps"] = self._deps(call)
-        more["capabilities"] = [*more.get("capabilities", ()), ReinjectSystemPrompt()]
+            options["deps"] = self._deps(call)
+        options["capabilities"] = [*options.get("capabilities", ()), ReinjectSystemPrompt()]
         events = self._agent.run_stream_events(
             message_history=history,
             instructions=instructions,
-            model_settings=said.settings_to(call.settings),
-            **more,
+            model_settings=conversion.settings_to(call.settings),
+            **options,
         )
         try:
-            async with events as each:
-                async for event in each:
-                    await stream.tell(event)
+            async with events as event_stream:
+                async for event in event_stream:
+                    await stream.forward(event)
         except UserError as error:
             # Which tools an agent has is known within its run alone: toolsets may differ from one to the next.
             for index, tool in enumerate(call.tools):
                 if "conflicts" in str(error) and f"{tool.name!r}" in str(error):
-                    raise _Refused(**name_conflict(index, tool.name)) from None
+                    raise _RequestRejected(**name_conflict(index, tool.name)) from None
             raise
 
 
-class _OwnFunctions(Stage):
+class _TurnStage(Stage):
     """Shows the agent's own functions as functions that are called here."""
 
-    def __init__(self, functions: AsFunctions) -> None:
-        self._functions = functions
+    def __init__(self, splitter: TurnSplitter) -> None:
+        self._splitter = splitter
 
     def process(self, batch: Batch) -> Batch:
-        return Batch(batch.time_ms, self._functions.feed(batch.events))
+        return Batch(batch.time_ms, self._splitter.feed(batch.events))
 
 
-class _Refused(RequestError):
+class _RequestRejected(RequestError):
     """What was asked for cannot be, and who asked is told why."""
 
 
-class _Started:
+class _ServedRun:
     """The agent as what is asked in one run of it that is served."""
 
-    def __init__(self, agent: PydanticAgent, start: RunInput) -> None:
+    def __init__(self, agent: PydanticAgent, run_input: RunInput) -> None:
         self.name = agent.name
         self.origin = agent.origin
         self.warnings = agent.warnings
         self._agent = agent
-        self._start = start
+        self._run_input = run_input
 
     async def open(self, call: ModelCall) -> ModelStream:
-        return await self._agent._open(call, self._start)
+        return await self._agent._open(call, self._run_input)
 
 
 class AgentStream:
@@ -183,218 +183,231 @@ class AgentStream:
 
     queued = False
 
-    def __init__(self, origin: ours.Origin, callers: frozenset[str], *, served: bool = False) -> None:
-        self.failed_first: ErrorInfo | None = None
+    def __init__(self, origin: ours.Origin, client_tools: frozenset[str], *, is_served: bool = False) -> None:
+        self.early_error: ErrorInfo | None = None
         """Why it failed, if it did before it said anything."""
-        self._teller = Teller(origin, callers, served=served)
-        self._before: list[ModelEvent] = []
+        self._translator = EventTranslator(origin, client_tools, is_served=is_served)
+        self._early_events: list[ModelEvent] = []
         """What came before anybody received."""
         self._receive: ModelEventReceiver | None = None
-        self._told = False
-        self._over = False
-        self._paused = False
-        self._began = asyncio.Event()
+        self._has_delivered = False
+        self._is_over = False
+        self._is_paused = False
+        self._first_event_ready = asyncio.Event()
         self._resumed = asyncio.Event()
         self._resumed.set()
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, run: Callable[[], Awaitable[None]]) -> None:
-        self._task = asyncio.create_task(self._play(run), name="pydantic-ai agent")
+        self._task = asyncio.create_task(self._run(run), name="pydantic-ai agent")
 
-    async def wait_until_begun(self) -> None:
+    async def wait_for_first_event(self) -> None:
         """Until the agent said something, or failed."""
-        await self._began.wait()
+        await self._first_event_ready.wait()
 
-    async def _play(self, run: Callable[[], Awaitable[None]]) -> None:
-        last: list[ModelEvent] = []
+    async def _run(self, run: Callable[[], Awaitable[None]]) -> None:
+        final_events: list[ModelEvent] = []
         try:
             await run()
-            last = self._teller.end()
+            final_events = self._translator.end()
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
-            if self._over or (task is not None and task.cancelling()):
+            if self._is_over or (task is not None and task.cancelling()):
                 raise
-            last = self._failed(error)  # what the agent waited for was cancelled, and not the agent
+            final_events = self._end_with_error(error)  # what the agent waited for was cancelled, and not the agent
         except Exception as error:
-            last = self._failed(error)
-        self._deliver(last)
-        self._over = True
+            final_events = self._end_with_error(error)
+        self._deliver(final_events)
+        self._is_over = True
 
-    def _failed(self, error: BaseException) -> list[ModelEvent]:
-        info = _fault(error)
-        if not self._told:
-            self.failed_first = info
-        return self._teller.emit.end("error", info)
+    def _end_with_error(self, error: BaseException) -> list[ModelEvent]:
+        info = _error_info(error)
+        if not self._has_delivered:
+            self.early_error = info
+        return self._translator.emit.end("error", info)
 
-    async def tell(self, event: Any) -> None:
-        events = self._teller.tell(event)
+    async def forward(self, event: Any) -> None:
+        events = self._translator.translate(event)
         if not events:
             return
-        self._told = True
+        self._has_delivered = True
         self._deliver(events)
-        if len(self._before) > AHEAD:
+        if len(self._early_events) > MAX_EVENTS_AHEAD:
             self._resumed.clear()
         await self._resumed.wait()
 
     def _deliver(self, events: list[ModelEvent]) -> None:
         if self._receive is None:
-            self._before += events
-            self._began.set()
-        elif not self._over:
+            self._early_events += events
+            self._first_event_ready.set()
+        elif not self._is_over:
             self._receive(events)
 
     def start(self, receive: ModelEventReceiver) -> None:
         self._receive = receive
-        before, self._before = self._before, []
-        if before:
-            receive(before)
-        if not self._paused:
+        early_events, self._early_events = self._early_events, []
+        if early_events:
+            receive(early_events)
+        if not self._is_paused:
             self._resumed.set()
 
     def pause(self) -> None:
-        self._paused = True
+        self._is_paused = True
         self._resumed.clear()
 
     def resume(self) -> None:
-        self._paused = False
+        self._is_paused = False
         self._resumed.set()
 
     def cancel(self, error: ErrorInfo | None = None) -> list[ModelEvent]:
-        if self._over and self._receive is not None:
+        if self._is_over and self._receive is not None:
             return []
         if self._task is not None and not self._task.done():
             self._task.cancel()
-        before, self._before = self._before, []
-        self._over = True
-        return before + self._teller.emit.end("cancelled" if error is None else "error", error)
+        early_events, self._early_events = self._early_events, []
+        self._is_over = True
+        return early_events + self._translator.emit.end("cancelled" if error is None else "error", error)
 
 
-class Teller:
+class EventTranslator:
     """Pydantic AI's events of a run, one by one, as the events of one turn of ours. No task, no clock."""
 
-    def __init__(self, origin: ours.Origin, callers: frozenset[str], *, served: bool = False) -> None:
+    def __init__(self, origin: ours.Origin, client_tools: frozenset[str], *, is_served: bool = False) -> None:
         self.emit = Emitter(origin)
-        self._served = served
-        self._callers = callers
+        self._is_served = is_served
+        self._client_tools = client_tools
         """The tools that are the caller's to run."""
-        self._request = 0
+        self._request_index = 0
         """Which of the run's model requests is under way: each counts its parts from 0."""
-        self._parts: dict[int, Any] = {}
+        self._opened_parts: dict[int, Any] = {}
         """The parts of the request under way, as they opened."""
-        self._undecided: tuple[int, theirs.ToolCallPart] | None = None
+        self._undecided_call: tuple[int, theirs.ToolCallPart] | None = None
         """A call of which only the next event tells whether it is the agent's answer."""
-        self._answers: set[int] = set()
-        self._reason: ours.FinishReason | None = None
+        self._answer_indexes: set[int] = set()
+        self._finish_reason: ours.FinishReason | None = None
 
-    def tell(self, event: Any) -> list[ModelEvent]:
-        side: list[ModelEvent] = []
+    def translate(self, event: Any) -> list[ModelEvent]:
+        side_events: list[ModelEvent] = []
         if not isinstance(event, theirs.FinalResultEvent):
-            self._decide()
+            self._resolve_call()
         match event:
             case theirs.PartStartEvent():
                 self._start(event.index, event.part)
             case theirs.PartDeltaEvent():
                 self._delta(event.index, event.delta)
             case theirs.PartEndEvent():
-                self.emit.close((self._request, event.index))
+                self.emit.close((self._request_index, event.index))
             case theirs.FinalResultEvent():
-                self._decide(event.tool_call_id)
+                self._resolve_call(event.tool_call_id)
             case theirs.FunctionToolResultEvent():
                 self._result(event.part)
-                side += asides_of(event.part) if self._served else []
+                side_events += side_events_of(event.part) if self._is_served else []
             case AgentRunResultEvent():
-                self._ended(event.result)
-                side += interrupts_of(event.result.output, self._callers) if self._served else []
+                self._run_result(event.result)
+                side_events += interrupts_of(event.result.output, self._client_tools) if self._is_served else []
             case theirs.FunctionToolCallEvent():
-                self.emit.close_open_blocks()  # the call was shown when the model made it, and now nothing comes until it returns
+                # The call was shown when the model made it. Nothing more comes until it returns.
+                self.emit.close_open_blocks()
             case theirs.OutputToolCallEvent() | theirs.OutputToolResultEvent():
-                pass  # the call was shown when the model made it, and how the agent takes its own answer is its own
+                pass  # The call was shown when the model made it. How the agent reads its own answer is not shown.
             case _:
-                side.append((aside_of(event) if self._served else None) or _aside(event))
-        return [*self.emit.take(), *side]
+                side_events.append((side_event_of(event) if self._is_served else None) or _unmapped_event(event))
+        return [*self.emit.take(), *side_events]
 
     def end(self) -> list[ModelEvent]:
-        self._decide()
-        self.emit.finish(self._reason)
+        self._resolve_call()
+        self.emit.finish(self._finish_reason)
         return self.emit.end()
 
     # --- parts -----------------------------------------------------------------------------------------------
 
     def _start(self, index: int, part: theirs.ModelResponsePart) -> None:
-        if index == 0 and 0 in self._parts:
-            self._request += 1
-            self._parts = {}
-            self._answers = set()
-        self._parts[index] = part
-        key = (self._request, index)
+        if index == 0 and 0 in self._opened_parts:
+            self._request_index += 1
+            self._opened_parts = {}
+            self._answer_indexes = set()
+        self._opened_parts[index] = part
+        key = (self._request_index, index)
         match part:
             case theirs.ThinkingPart():
-                self.emit.thinking(key, part.content, signature=part.signature, details=_whose(part))
+                self.emit.thinking(key, part.content, signature=part.signature, details=_opaque_details(part))
             case theirs.TextPart():
-                self.emit.text(key, part.content, item=("message", self._request), details=_whose(part))
-            case theirs.ToolCallPart() if part.tool_name in self._callers:
+                self.emit.text(key, part.content, item=("message", self._request_index), details=_opaque_details(part))
+            case theirs.ToolCallPart() if part.tool_name in self._client_tools:
                 self.emit.tool_call(
-                    key, _args(part.args), name=part.tool_name, call_id=part.tool_call_id, details=_whose(part)
+                    key, _args(part.args), name=part.tool_name, call_id=part.tool_call_id, details=_opaque_details(part)
                 )
             case theirs.ToolCallPart():
-                self._undecided = (index, part)
+                self._undecided_call = (index, part)
             case theirs.NativeToolCallPart():
                 self._call(key, part)
             case theirs.SpeechPart():
-                self.emit.text(key, part.transcript or "", item=("message", self._request))
+                self.emit.text(key, part.transcript or "", item=("message", self._request_index))
             case _:
-                made = inward.response_part(part)
-                if made is not None:
-                    whole: Any = replace(made, provider_name=self.emit.origin.provider, provider_details=None)
-                    if isinstance(made, ours.BuiltinToolReturnPart):
-                        whole = replace(whole, provider_details={"native": True, **(_whose(part) or {})})
-                    self.emit.whole_part(whole)
+                converted = from_pydantic_ai.response_part(part)
+                if converted is not None:
+                    part_of_agent: Any = replace(
+                        converted, provider_name=self.emit.origin.provider, provider_details=None
+                    )
+                    if isinstance(converted, ours.BuiltinToolReturnPart):
+                        part_of_agent = replace(
+                            part_of_agent, provider_details={"native": True, **(_opaque_details(part) or {})}
+                        )
+                    self.emit.whole_part(part_of_agent)
 
     def _call(self, key: Any, part: theirs.ToolCallPart | theirs.NativeToolCallPart) -> None:
-        details = _whose(part) or {}
+        details = _opaque_details(part) or {}
         if isinstance(part, theirs.NativeToolCallPart):
             details = {"native": True, **details}
         self.emit.builtin_call(
             key, _args(part.args), name=part.tool_name, call_id=part.tool_call_id, details=details or None
         )
 
-    def _decide(self, answer: str | None = None) -> None:
+    def _resolve_call(self, answer_call_id: str | None = None) -> None:
         """Show a call as what it is: the agent's answer, if it has the id `answer`, or a tool that it runs itself."""
-        if self._undecided is None:
+        if self._undecided_call is None:
             return
-        (index, part), self._undecided = self._undecided, None
-        if answer is not None and part.tool_call_id == answer:
-            self._answers.add(index)
-            self.emit.text((self._request, index), part.args_as_json_str() if part.args else "", item="answer")
+        (index, part), self._undecided_call = self._undecided_call, None
+        if answer_call_id is not None and part.tool_call_id == answer_call_id:
+            self._answer_indexes.add(index)
+            self.emit.text((self._request_index, index), part.args_as_json_str() if part.args else "", item="answer")
         else:
-            self._call((self._request, index), part)
+            self._call((self._request_index, index), part)
 
     def _delta(self, index: int, delta: Any) -> None:
-        key = (self._request, index)
+        key = (self._request_index, index)
         match delta:
             case theirs.ThinkingPartDelta():
                 details = delta.provider_details if isinstance(delta.provider_details, dict) else None
                 if delta.signature_delta or details:
-                    told = self._parts[index]
-                    details = _whose(told, details, delta.provider_name)
+                    opened_part = self._opened_parts[index]
+                    details = _opaque_details(opened_part, details, delta.provider_name)
                 self.emit.thinking(key, delta.content_delta or "", signature=delta.signature_delta, details=details)
             case theirs.TextPartDelta():
-                details = _whose(self._parts[index], delta.provider_details) if delta.provider_details else None
-                self.emit.text(key, delta.content_delta, item=("message", self._request), details=details)
+                details = (
+                    _opaque_details(self._opened_parts[index], delta.provider_details)
+                    if delta.provider_details
+                    else None
+                )
+                self.emit.text(key, delta.content_delta, item=("message", self._request_index), details=details)
             case theirs.SpeechPartDelta():
-                self.emit.text(key, delta.transcript_delta or "", item=("message", self._request))
+                self.emit.text(key, delta.transcript_delta or "", item=("message", self._request_index))
             case theirs.ToolCallPartDelta():
                 args = delta.args_delta or ""
-                details = _whose(self._parts[index], delta.provider_details) if delta.provider_details else None
-                if index in self._answers:
+                details = (
+                    _opaque_details(self._opened_parts[index], delta.provider_details)
+                    if delta.provider_details
+                    else None
+                )
+                if index in self._answer_indexes:
                     self.emit.text(key, args if isinstance(args, str) else ours.json_text(args), item="answer")
-                elif self._parts[index].tool_name in self._callers:
+                elif self._opened_parts[index].tool_name in self._client_tools:
                     self.emit.tool_call(key, args, details=details)
                 elif args or details:
                     self.emit.builtin_call(key, args, details=details)
 
     def _result(self, part: theirs.ToolReturnPart) -> None:
-        content = inward.jsonable(part.content)
+        content = from_pydantic_ai.jsonable(part.content)
         details = {} if part.outcome == "success" else {"outcome": part.outcome}
         self.emit.whole_part(
             ours.BuiltinToolReturnPart(
@@ -406,38 +419,42 @@ class Teller:
             )
         )
 
-    def _ended(self, result: AgentRunResult[Any]) -> None:
-        used = result.usage
+    def _run_result(self, result: AgentRunResult[Any]) -> None:
+        usage = result.usage
         names = [name for name in ours.Usage.__struct_fields__ if name != "details"]
         self.emit.usage = ours.Usage(
-            **{name: getattr(used, name, 0) or None for name in names}, details=dict(used.details)
+            **{name: getattr(usage, name, 0) or None for name in names}, details=dict(usage.details)
         )
-        deferred = isinstance(result.output, DeferredToolRequests)
+        is_deferred = isinstance(result.output, DeferredToolRequests)
         reason = result.response.finish_reason
         # The run is whole, whatever its last request ended with: a tool call, often.
-        self._reason = "tool_call" if deferred else reason if reason in ("length", "content_filter") else "stop"
+        self._finish_reason = (
+            "tool_call" if is_deferred else reason if reason in ("length", "content_filter") else "stop"
+        )
 
 
 def _args(args: Any) -> str | dict[str, Any]:
-    made: str | dict[str, Any] = inward.jsonable(args) if isinstance(args, dict) else args or ""
-    return made
+    converted: str | dict[str, Any] = from_pydantic_ai.jsonable(args) if isinstance(args, dict) else args or ""
+    return converted
 
 
-def _whose(part: Any, details: dict[str, Any] | None = None, provider_name: str | None = None) -> dict[str, Any] | None:
+def _opaque_details(
+    part: Any, details: dict[str, Any] | None = None, provider_name: str | None = None
+) -> dict[str, Any] | None:
     """What only the model under the agent understands of a part, with its maker's name, for the way back."""
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "provider_name": provider_name or part.provider_name,
         "id": part.id if hasattr(part, "id") else None,
-        "details": inward.details({**(part.provider_details or {}), **(details or {})}),
+        "details": from_pydantic_ai.details({**(part.provider_details or {}), **(details or {})}),
     }
-    opaque = found["details"] or found["id"] or getattr(part, "signature", None) or details or provider_name
-    return {"pydantic_ai": {name: value for name, value in found.items() if value}} if opaque else None
+    is_opaque = fields["details"] or fields["id"] or getattr(part, "signature", None) or details or provider_name
+    return {"pydantic_ai": {name: value for name, value in fields.items() if value}} if is_opaque else None
 
 
-def _aside(event: Any) -> SideEvent:
+def _unmapped_event(event: Any) -> SideEvent:
     """What is neither said nor done by the model: the application's own events, a tool that became available, …"""
     try:
-        value = inward.jsonable(event)
+        value = from_pydantic_ai.jsonable(event)
     except ValueError:
         value = None
     return SideEvent("pydantic_ai", str(getattr(event, "event_kind", type(event).__name__)), value)
@@ -446,8 +463,8 @@ def _aside(event: Any) -> SideEvent:
 _KIND_OF_STATUS: dict[int, ErrorKind] = {429: "too_many_requests", 503: "unavailable", 504: "timeout"}
 
 
-def _fault(error: BaseException) -> ErrorInfo:
-    if isinstance(error, _Refused):
+def _error_info(error: BaseException) -> ErrorInfo:
+    if isinstance(error, _RequestRejected):
         return error.info
     if isinstance(error, ModelHTTPError):
         return ErrorInfo(
@@ -472,69 +489,71 @@ def _fault(error: BaseException) -> ErrorInfo:
 # --- the history, for the agent ----------------------------------------------------------------------------------
 
 
-def _conversation(
+def _agent_history(
     messages: Sequence[ours.ModelMessage], origin: ours.Origin
 ) -> tuple[str | None, list[theirs.ModelMessage]]:
     """What the caller instructs, and the rest.
 
     The caller's instructions go beside the agent's own, which a system prompt in the history would stand in for.
     """
-    told: list[str] = []
-    rest: list[ours.ModelMessage] = []
+    instructions: list[str] = []
+    history: list[ours.ModelMessage] = []
     for message in messages:
         if isinstance(message, ours.ModelResponse):
-            rest += _as_it_was(message, origin)
+            history += _split_run(message, origin)
             continue
-        told += [part.content for part in message.parts if isinstance(part, ours.SystemPromptPart)]
-        told += [message.instructions] if message.instructions and message.instructions not in told else []
+        instructions += [part.content for part in message.parts if isinstance(part, ours.SystemPromptPart)]
+        instructions += (
+            [message.instructions] if message.instructions and message.instructions not in instructions else []
+        )
         parts = [part for part in message.parts if not isinstance(part, ours.SystemPromptPart)]
         if parts:
-            rest.append(replace(message, parts=parts, instructions=None))
-    return "\n\n".join(told) or None, to_pydantic(rest)
+            history.append(replace(message, parts=parts, instructions=None))
+    return "\n\n".join(instructions) or None, to_pydantic(history)
 
 
-def _as_it_was(response: ours.ModelResponse, origin: ours.Origin) -> list[ours.ModelMessage]:
+def _split_run(response: ours.ModelResponse, origin: ours.Origin) -> list[ours.ModelMessage]:
     """A run that was shown as one turn, as the turns and results that it was."""
     if not any((getattr(part, "origin", None) or response.origin) == origin for part in response.parts):
         return [response]
     out: list[ours.ModelMessage] = []
-    said_now: list[Any] = []
-    returned: list[ours.ModelRequestPart] = []
+    response_parts: list[Any] = []
+    results: list[ours.ModelRequestPart] = []
 
     def flush() -> None:
-        if said_now:
-            out.append(ours.ModelResponse(list(said_now), model_name=response.model_name))
-            said_now.clear()
-        if returned:
-            out.append(ours.ModelRequest(list(returned)))
-            returned.clear()
+        if response_parts:
+            out.append(ours.ModelResponse(list(response_parts), model_name=response.model_name))
+            response_parts.clear()
+        if results:
+            out.append(ours.ModelRequest(list(results)))
+            results.clear()
 
     for part in response.parts:
         details = getattr(part, "provider_details", None) or {}
-        whose = details.get("pydantic_ai")
-        whose = whose if isinstance(whose, dict) else {}
-        own = {
-            "provider_name": whose.get("provider_name"),
-            "id": whose.get("id"),
-            "provider_details": whose.get("details"),
+        opaque = details.get("pydantic_ai")
+        opaque = opaque if isinstance(opaque, dict) else {}
+        opaque_fields = {
+            "provider_name": opaque.get("provider_name"),
+            "id": opaque.get("id"),
+            "provider_details": opaque.get("details"),
             "origin": None,
         }
-        own = {name: value for name, value in own.items() if hasattr(part, name)}
+        opaque_fields = {name: value for name, value in opaque_fields.items() if hasattr(part, name)}
         if isinstance(part, ours.BuiltinToolReturnPart) and not details.get("native"):
             outcome = details.get("outcome", "success")
             if outcome == "retried":
                 text = part.content if isinstance(part.content, str) else ours.json_text(part.content)
-                returned.append(ours.RetryPromptPart(text, part.tool_name, part.tool_call_id))
+                results.append(ours.RetryPromptPart(text, part.tool_name, part.tool_call_id))
             else:
-                known: Any = outcome if outcome in ("success", "failed", "denied") else "failed"
-                returned.append(ours.ToolReturnPart(part.tool_name, part.content, part.tool_call_id, known))
+                outcome_or_failed: Any = outcome if outcome in ("success", "failed", "denied") else "failed"
+                results.append(ours.ToolReturnPart(part.tool_name, part.content, part.tool_call_id, outcome_or_failed))
             continue
-        if returned:
+        if results:
             flush()
         if isinstance(part, ours.BuiltinToolCallPart) and not details.get("native"):
-            shared: Any = {name: value for name, value in own.items() if name != "origin"}
-            said_now.append(ours.ToolCallPart(part.tool_name, part.args, part.tool_call_id, **shared))
+            shared: Any = {name: value for name, value in opaque_fields.items() if name != "origin"}
+            response_parts.append(ours.ToolCallPart(part.tool_name, part.args, part.tool_call_id, **shared))
         else:
-            said_now.append(replace(part, **own))
+            response_parts.append(replace(part, **opaque_fields))
     flush()
     return out

@@ -44,79 +44,79 @@ from pydantic import ValidationError
 from pydantic_ai import messages as theirs
 
 from ... import parts as ours
-from . import inward, outward
+from . import from_pydantic_ai, to_pydantic_ai
 
 Patch = dict[str, Any]
 
 
-def difference(whole: Any, back: Any) -> Patch | None:
+def difference(original: Any, translated: Any) -> Patch | None:
     """What makes `whole` of `back`; None if they are the same."""
-    if isinstance(whole, dict) and isinstance(back, dict):
-        within = {key: {"is": value} for key, value in whole.items() if key not in back}
-        both = [(key, difference(value, back[key])) for key, value in whole.items() if key in back]
-        within |= {key: patch for key, patch in both if patch is not None}
-        without = [key for key in back if key not in whole]
-        patch = ({"in": within} if within else {}) | ({"without": without} if without else {})
+    if isinstance(original, dict) and isinstance(translated, dict):
+        entries = {key: {"is": value} for key, value in original.items() if key not in translated}
+        shared = [(key, difference(value, translated[key])) for key, value in original.items() if key in translated]
+        entries |= {key: patch for key, patch in shared if patch is not None}
+        removed = [key for key in translated if key not in original]
+        patch = ({"in": entries} if entries else {}) | ({"without": removed} if removed else {})
         return patch or None
-    if isinstance(whole, list) and isinstance(back, list) and len(whole) == len(back):
-        patches = [difference(*pair) for pair in zip(whole, back, strict=True)]
-        inside = {str(index): patch for index, patch in enumerate(patches) if patch is not None}
-        return {"in": inside} if inside else None
+    if isinstance(original, list) and isinstance(translated, list) and len(original) == len(translated):
+        patches = [difference(*pair) for pair in zip(original, translated, strict=True)]
+        entries_by_index = {str(index): patch for index, patch in enumerate(patches) if patch is not None}
+        return {"in": entries_by_index} if entries_by_index else None
     # 1, 1.0 and True are equal in Python, and three things in JSON.
-    return None if type(whole) is type(back) and whole == back else {"is": whole}
+    return None if type(original) is type(translated) and original == translated else {"is": original}
 
 
-def apply(patch: Any, back: Any) -> Any:
+def apply_patch(patch: Any, translated: Any) -> Any:
     """`back` made whole. Raises `ValueError` for what is no patch of it: patches come back from clients."""
     if not isinstance(patch, dict):
         raise ValueError("a patch is an object")
     if "is" in patch:
         return patch["is"]
-    within, without = patch.get("in", {}), patch.get("without", [])
-    if not isinstance(within, dict) or not isinstance(without, list):
+    entries, removed = patch.get("in", {}), patch.get("without", [])
+    if not isinstance(entries, dict) or not isinstance(removed, list):
         raise ValueError("a patch goes into an object by key")
-    if isinstance(back, list):
-        made = list(back)
-        for index, inner in within.items():
-            if not index.isdecimal() or int(index) >= len(made):
-                raise ValueError(f"there is no {index} in a list of {len(made)}")
-            made[int(index)] = apply(inner, made[int(index)])
-        return made
-    if not isinstance(back, dict):
+    if isinstance(translated, list):
+        items = list(translated)
+        for index, inner_patch in entries.items():
+            if not index.isdecimal() or int(index) >= len(items):
+                raise ValueError(f"there is no {index} in a list of {len(items)}")
+            items[int(index)] = apply_patch(inner_patch, items[int(index)])
+        return items
+    if not isinstance(translated, dict):
         raise ValueError("there is nothing to go into")
-    kept = {key: value for key, value in back.items() if key not in without}
-    return kept | {key: apply(inner, kept.get(key)) for key, inner in within.items()}
+    remaining = {key: value for key, value in translated.items() if key not in removed}
+    return remaining | {key: apply_patch(inner_patch, remaining.get(key)) for key, inner_patch in entries.items()}
 
 
-_SAID = ("part_kind", "tool_name", "tool_call_id", "content", "args", "data", "transcript")
+_DIGEST_FIELDS = ("part_kind", "tool_name", "tool_call_id", "content", "args", "data", "transcript")
 
 
-def said(part: dict[str, Any]) -> str:
+def content_digest(part: dict[str, Any]) -> str:
     """A digest of what a part says. What was kept with a part that says something else by now is void: it may
     hold the very words that were taken out."""
     # An object's keys have no order, neither in JSON nor in a database that keeps it.
-    text = msgspec.json.encode([part.get(name) for name in _SAID], order="sorted")
+    text = msgspec.json.encode([part.get(name) for name in _DIGEST_FIELDS], order="sorted")
     return blake2b(text, digest_size=9).hexdigest()
 
 
-HELD_THERE = "pellucid"
+KEY_IN_THEIRS = "pellucid"
 """The key under which a Pydantic AI message keeps what it has no field for."""
-HELD_HERE = "pydantic_ai"
+KEY_IN_OURS = "pydantic_ai"
 """The same on a message of ours."""
 
-Kept = dict[str, Any]
+Remainder = dict[str, Any]
 """`message`: a patch of the message's own fields; `parts`: by index, `[digest, patch]`; `also`: `[index, part]` for
 parts that have no counterpart on the other side."""
 
 
 def to_pydantic(messages: Sequence[ours.ModelMessage]) -> list[theirs.ModelMessage]:
     """Our messages as Pydantic AI's; `ModelMessagesTypeAdapter` takes them."""
-    return [_out(message) for message in messages]
+    return [_to_theirs(message) for message in messages]
 
 
 def from_pydantic(messages: Sequence[theirs.ModelMessage]) -> list[ours.ModelMessage]:
     """Pydantic AI's messages as ours, with all that ours have no field for kept for the way back."""
-    return [_keep_theirs(message, read_message(message)) for message in messages]
+    return [_with_their_remainder(message, read_message(message)) for message in messages]
 
 
 # --- from theirs -------------------------------------------------------------------------------------------------
@@ -124,136 +124,152 @@ def from_pydantic(messages: Sequence[theirs.ModelMessage]) -> list[ours.ModelMes
 
 def read_message(message: theirs.ModelMessage) -> ours.ModelMessage:
     """The message as a model is to see it. What ours have no field for is not kept."""
-    bare, kept = _without_held(message)
-    plain = _plain_in(bare)
-    return _restored(plain, kept) if kept else plain
+    stripped, remainder = _split_remainder(message)
+    converted = _convert_theirs(stripped)
+    return _restore_ours(converted, remainder) if remainder else converted
 
 
-def _plain_in(message: theirs.ModelMessage) -> ours.ModelMessage:
+def _convert_theirs(message: theirs.ModelMessage) -> ours.ModelMessage:
     if isinstance(message, theirs.ModelRequest):
-        asked = [inward.request_part(part) for part in message.parts]
+        request_parts = [from_pydantic_ai.request_part(part) for part in message.parts]
         return ours.ModelRequest(
-            [part for part in asked if part is not None],
+            [part for part in request_parts if part is not None],
             instructions=message.instructions,
             timestamp=message.timestamp,
-            metadata=inward.details(message.metadata),
+            metadata=from_pydantic_ai.details(message.metadata),
         )
-    details = dict(inward.details(message.provider_details) or {})
-    native = details.pop(outward.NATIVE_REASON, None)
-    said_so = isinstance(native, str)
-    answered = [inward.response_part(part) for part in message.parts]
+    details = dict(from_pydantic_ai.details(message.provider_details) or {})
+    native_reason = details.pop(to_pydantic_ai.NATIVE_REASON_KEY, None)
+    has_native_reason = isinstance(native_reason, str)
+    response_parts = [from_pydantic_ai.response_part(part) for part in message.parts]
     return ours.ModelResponse(
-        [part for part in answered if part is not None],
-        usage=inward.usage(message.usage),
+        [part for part in response_parts if part is not None],
+        usage=from_pydantic_ai.usage(message.usage),
         model_name=message.model_name,
         provider_response_id=message.provider_response_id,
         finish_reason=message.finish_reason,
-        native_finish_reason=native if said_so else None,
-        provider_details=(details if said_so else inward.details(message.provider_details)) or None,
+        native_finish_reason=native_reason if has_native_reason else None,
+        provider_details=(details if has_native_reason else from_pydantic_ai.details(message.provider_details)) or None,
         timestamp=message.timestamp,
     )
 
 
-def _restored(plain: ours.ModelMessage, kept: Kept) -> ours.ModelMessage:
+def _restore_ours(converted: ours.ModelMessage, remainder: Remainder) -> ours.ModelMessage:
     """The message with what was kept of it; as it is, if what was kept does not fit."""
-    known = msgspec.to_builtins(plain)
+    fields = msgspec.to_builtins(converted)
     try:
-        made = _with_kept(known, kept, {("text", "refusal")})
-        return msgspec.convert(made, type(plain))
+        restored = _apply_remainder(fields, remainder, {("text", "refusal")})
+        return msgspec.convert(restored, type(converted))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return plain
+        return converted
 
 
-def _keep_theirs(message: theirs.ModelMessage, made: ours.ModelMessage) -> ours.ModelMessage:
-    back = _out(made)
-    bare, _ = _without_held(message)
-    counted = [place is not None for place in _places(bare)]
-    ours_of = [index for index, part in enumerate(made.parts) if not isinstance(part, outward.NO_KIND)]
-    kept = _kept(_dump(message), _dump(back), counted, [msgspec.to_builtins(made.parts[index]) for index in ours_of])
-    return _hold_here(made, kept) if kept else made
+def _with_their_remainder(message: theirs.ModelMessage, converted: ours.ModelMessage) -> ours.ModelMessage:
+    translated = _to_theirs(converted)
+    stripped, _ = _split_remainder(message)
+    has_counterpart = [counterpart is not None for counterpart in _counterpart_indexes(stripped)]
+    carrier_indexes = [
+        index for index, part in enumerate(converted.parts) if not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS)
+    ]
+    remainder = _remainder_of(
+        _dump(message),
+        _dump(translated),
+        has_counterpart,
+        [msgspec.to_builtins(converted.parts[index]) for index in carrier_indexes],
+    )
+    return _store_in_ours(converted, remainder) if remainder else converted
 
 
-def _hold_here(message: ours.ModelMessage, kept: Kept) -> ours.ModelMessage:
+def _store_in_ours(message: ours.ModelMessage, remainder: Remainder) -> ours.ModelMessage:
     if isinstance(message, ours.ModelRequest):
-        return replace(message, metadata={**(message.metadata or {}), HELD_HERE: kept})
-    return replace(message, provider_details={**(message.provider_details or {}), HELD_HERE: kept})
+        return replace(message, metadata={**(message.metadata or {}), KEY_IN_OURS: remainder})
+    return replace(message, provider_details={**(message.provider_details or {}), KEY_IN_OURS: remainder})
 
 
 # --- from ours ---------------------------------------------------------------------------------------------------
 
 
-def _out(message: ours.ModelMessage) -> theirs.ModelMessage:
+def _to_theirs(message: ours.ModelMessage) -> theirs.ModelMessage:
     field = "metadata" if isinstance(message, ours.ModelRequest) else "provider_details"
-    held = getattr(message, field) or {}
-    kept = held.get(HELD_HERE)
-    if not isinstance(kept, dict):
-        return _hold_ours(message)
-    rest = {name: value for name, value in held.items() if name != HELD_HERE}
-    plain = _hold_ours(replace(message, **{field: rest or None}))
-    return _restored_there(plain, message, kept)
+    fields = getattr(message, field) or {}
+    remainder = fields.get(KEY_IN_OURS)
+    if not isinstance(remainder, dict):
+        return _with_our_remainder(message)
+    other_fields = {name: value for name, value in fields.items() if name != KEY_IN_OURS}
+    converted = _with_our_remainder(replace(message, **{field: other_fields or None}))
+    return _restore_theirs(converted, message, remainder)
 
 
-def _restored_there(plain: theirs.ModelMessage, message: ours.ModelMessage, kept: Kept) -> theirs.ModelMessage:
-    sent = [part for part in message.parts if not isinstance(part, outward.NO_KIND)]
+def _restore_theirs(
+    converted: theirs.ModelMessage, message: ours.ModelMessage, remainder: Remainder
+) -> theirs.ModelMessage:
+    carriers = [part for part in message.parts if not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS)]
     try:
-        made = _with_kept(_dump(plain), kept, None, msgspec.to_builtins(sent))
-        [whole] = theirs.ModelMessagesTypeAdapter.validate_json(msgspec.json.encode([made]))
+        restored = _apply_remainder(_dump(converted), remainder, None, msgspec.to_builtins(carriers))
+        [restored_message] = theirs.ModelMessagesTypeAdapter.validate_json(msgspec.json.encode([restored]))
     except (ValidationError, ValueError, TypeError, AttributeError, RecursionError):
-        return plain
-    return whole
+        return converted
+    return restored_message
 
 
-def _hold_ours(message: ours.ModelMessage) -> theirs.ModelMessage:
+def _with_our_remainder(message: ours.ModelMessage) -> theirs.ModelMessage:
     """The message in their words, holding what they have no field for."""
-    plain = _plain_out(message)
-    counted = [not isinstance(part, outward.NO_KIND) for part in message.parts]
-    there = [_said_there(dumped) for dumped in _dump(plain)["parts"]]
-    kept = _kept(msgspec.to_builtins(message), msgspec.to_builtins(_plain_in(plain)), counted, there)
-    if not kept:
-        return plain
-    if isinstance(plain, theirs.ModelResponse):
-        for index, [digest, patch] in kept.pop("parts", {}).items():
-            hold_on_part(plain.parts[int(index)], [digest, patch])
+    converted = _convert_ours(message)
+    has_counterpart = [not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS) for part in message.parts]
+    carriers = [_digested_part(dumped) for dumped in _dump(converted)["parts"]]
+    remainder = _remainder_of(
+        msgspec.to_builtins(message), msgspec.to_builtins(_convert_theirs(converted)), has_counterpart, carriers
+    )
+    if not remainder:
+        return converted
+    if isinstance(converted, theirs.ModelResponse):
+        for index, [digest, patch] in remainder.pop("parts", {}).items():
+            store_on_part(converted.parts[int(index)], [digest, patch])
         # A turn that only parts had to be kept of needs nothing on the message.
-        if not kept:
-            return plain
-    plain.metadata = {**(plain.metadata or {}), HELD_THERE: kept}
-    return plain
+        if not remainder:
+            return converted
+    converted.metadata = {**(converted.metadata or {}), KEY_IN_THEIRS: remainder}
+    return converted
 
 
-def _plain_out(message: ours.ModelMessage) -> theirs.ModelMessage:
+def _convert_ours(message: ours.ModelMessage) -> theirs.ModelMessage:
     if isinstance(message, ours.ModelRequest):
-        at = message.timestamp or outward.UNKNOWN_TIME
+        timestamp = message.timestamp or to_pydantic_ai.UNKNOWN_TIME
         return theirs.ModelRequest(
-            [outward.request_part(part, at) for part in message.parts],
+            [to_pydantic_ai.request_part(part, timestamp) for part in message.parts],
             instructions=message.instructions,
             timestamp=message.timestamp,
             metadata=message.metadata or None,
         )
-    parts = [outward.response_part(part) for part in message.parts]
-    native = {outward.NATIVE_REASON: message.native_finish_reason} if message.native_finish_reason else {}
+    parts = [to_pydantic_ai.response_part(part) for part in message.parts]
+    native_reason = (
+        {to_pydantic_ai.NATIVE_REASON_KEY: message.native_finish_reason} if message.native_finish_reason else {}
+    )
     return theirs.ModelResponse(
         [part for part in parts if part is not None],
-        usage=outward.usage(message.usage),
+        usage=to_pydantic_ai.usage(message.usage),
         model_name=message.model_name,
-        timestamp=message.timestamp or outward.UNKNOWN_TIME,
+        timestamp=message.timestamp or to_pydantic_ai.UNKNOWN_TIME,
         provider_name=message.origin.provider if message.origin is not None else None,
-        provider_details={**(message.provider_details or {}), **native} or None,
+        provider_details={**(message.provider_details or {}), **native_reason} or None,
         provider_response_id=message.provider_response_id,
-        finish_reason=outward.finish_reason(message.finish_reason),
+        finish_reason=to_pydantic_ai.finish_reason(message.finish_reason),
     )
 
 
-def kept_of_part(part: ours.ModelResponsePart, there: theirs.ModelResponsePart) -> list[Any] | None:
+def part_remainder(part: ours.ModelResponsePart, their_part: theirs.ModelResponsePart) -> list[Any] | None:
     """What `there` has no field for of `part`, as it is held on it."""
-    back = inward.response_part(there)
-    whole, known = msgspec.to_builtins(part), msgspec.to_builtins(back) if back is not None else {}
-    patch = difference(whole, known)
-    return [said(_said_there(_dump_part(there))), patch] if patch is not None else None
+    translated = from_pydantic_ai.response_part(their_part)
+    original, translated_fields = (
+        msgspec.to_builtins(part),
+        msgspec.to_builtins(translated) if translated is not None else {},
+    )
+    patch = difference(original, translated_fields)
+    return [content_digest(_digested_part(_dump_part(their_part))), patch] if patch is not None else None
 
 
-def hold_on_part(there: Any, kept: list[Any]) -> None:
-    there.provider_details = {**(there.provider_details or {}), HELD_THERE: kept}
+def store_on_part(their_part: Any, remainder: list[Any]) -> None:
+    their_part.provider_details = {**(their_part.provider_details or {}), KEY_IN_THEIRS: remainder}
 
 
 # --- what is kept ------------------------------------------------------------------------------------------------
@@ -266,12 +282,12 @@ def _dump(message: theirs.ModelMessage) -> dict[str, Any]:
 
 
 def _dump_part(part: theirs.ModelResponsePart) -> dict[str, Any]:
-    [dumped] = _dump(theirs.ModelResponse([part], timestamp=outward.UNKNOWN_TIME))["parts"]
+    [dumped] = _dump(theirs.ModelResponse([part], timestamp=to_pydantic_ai.UNKNOWN_TIME))["parts"]
     assert isinstance(dumped, dict)
     return dumped
 
 
-def _said_there(dumped: dict[str, Any]) -> dict[str, Any]:
+def _digested_part(dumped: dict[str, Any]) -> dict[str, Any]:
     # A file's identifier and the like may be filled in on the way; its bytes are what it says.
     content = dumped.get("content")
     if dumped.get("part_kind") == "file" and isinstance(content, dict):
@@ -279,118 +295,133 @@ def _said_there(dumped: dict[str, Any]) -> dict[str, Any]:
     return dumped
 
 
-def _kept(
-    whole: dict[str, Any], back: dict[str, Any], counted: Sequence[bool], carriers: Sequence[dict[str, Any]]
-) -> Kept:
+def _remainder_of(
+    original: dict[str, Any],
+    translated: dict[str, Any],
+    has_counterpart: Sequence[bool],
+    carriers: Sequence[dict[str, Any]],
+) -> Remainder:
     """What is missing from `back`: `counted` says which parts of `whole` have a counterpart there, and `carriers`
     are those counterparts."""
-    kept: Kept = {}
-    fields = difference(_fields(whole), _fields(back))
+    remainder: Remainder = {}
+    fields = difference(_fields(original), _fields(translated))
     if fields is not None:
-        kept["message"] = fields
+        remainder["message"] = fields
     patches: dict[str, list[Any]] = {}
-    also: list[list[Any]] = []
-    there = 0
-    for index, (part, has_one) in enumerate(zip(whole["parts"], counted, strict=True)):
-        if not has_one:
-            also.append([index, part])
+    unmapped: list[list[Any]] = []
+    counterpart = 0
+    for index, (part, is_mapped) in enumerate(zip(original["parts"], has_counterpart, strict=True)):
+        if not is_mapped:
+            unmapped.append([index, part])
             continue
-        patch: Patch | None = difference(part, back["parts"][there])
+        patch: Patch | None = difference(part, translated["parts"][counterpart])
         if patch is not None:
-            patches[str(there)] = [said(carriers[there]), patch]
-        there += 1
+            patches[str(counterpart)] = [content_digest(carriers[counterpart]), patch]
+        counterpart += 1
     if patches:
-        kept["parts"] = patches
-    if also:
-        kept["also"] = also
-    return kept
+        remainder["parts"] = patches
+    if unmapped:
+        remainder["also"] = unmapped
+    return remainder
 
 
-def _with_kept(
-    back: dict[str, Any],
-    kept: Kept,
-    kinds: set[tuple[str, str]] | None,
+def _apply_remainder(
+    translated: dict[str, Any],
+    remainder: Remainder,
+    allowed_kind_changes: set[tuple[str, str]] | None,
     carriers: Sequence[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """`back` with what was kept. `kinds` are the changes of a part's kind that are allowed; None for any."""
-    whole = apply(kept["message"], _fields(back)) if "message" in kept else _fields(back)
+    restored = apply_patch(remainder["message"], _fields(translated)) if "message" in remainder else _fields(translated)
     parts = []
-    for index, part in enumerate(back["parts"]):
-        digest, patch = kept.get("parts", {}).get(str(index), (None, None))
-        if patch is not None and (carriers is None or digest == said(carriers[index])):
-            made = apply(patch, part)
-            change = (part.get("part_kind"), made.get("part_kind"))
-            if kinds is not None and change[0] != change[1] and change not in kinds:
-                raise ValueError(f"what was kept makes a {change[1]} part of a {change[0]} part")
-            part = made
+    for index, part in enumerate(translated["parts"]):
+        digest, patch = remainder.get("parts", {}).get(str(index), (None, None))
+        if patch is not None and (carriers is None or digest == content_digest(carriers[index])):
+            restored_part = apply_patch(patch, part)
+            kind_change = (part.get("part_kind"), restored_part.get("part_kind"))
+            if (
+                allowed_kind_changes is not None
+                and kind_change[0] != kind_change[1]
+                and kind_change not in allowed_kind_changes
+            ):
+                raise ValueError(f"what was kept makes a {kind_change[1]} part of a {kind_change[0]} part")
+            part = restored_part
         parts.append(part)
-    for index, part in kept.get("also", ()):
+    for index, part in remainder.get("also", ()):
         parts.insert(index, part)
-    if whole.get("kind") != back["kind"]:
+    if restored.get("kind") != translated["kind"]:
         raise ValueError("what was kept is of another kind of message")
-    return {**whole, "parts": parts}
+    return {**restored, "parts": parts}
 
 
 def _fields(message: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in message.items() if name != "parts"}
 
 
-def _without_held(message: theirs.ModelMessage) -> tuple[theirs.ModelMessage, Kept]:
+def _split_remainder(message: theirs.ModelMessage) -> tuple[theirs.ModelMessage, Remainder]:
     """The message without what it holds for us, and that; what its parts say something else about is left out."""
     metadata = message.metadata or {}
-    held = metadata.get(HELD_THERE)
-    kept: Kept = dict(held) if isinstance(held, dict) else {}
+    stored = metadata.get(KEY_IN_THEIRS)
+    remainder: Remainder = dict(stored) if isinstance(stored, dict) else {}
     changes: dict[str, Any] = {}
-    if kept:
-        changes["metadata"] = {name: value for name, value in metadata.items() if name != HELD_THERE} or None
+    if remainder:
+        changes["metadata"] = {name: value for name, value in metadata.items() if name != KEY_IN_THEIRS} or None
     parts: list[Any] = list(message.parts)
     by_index: dict[str, Any] = {}
     for index, part in enumerate(parts):
         details = getattr(part, "provider_details", None) or {}
-        held = details.get(HELD_THERE)
-        if _is_kept(held):
-            rest = {name: value for name, value in details.items() if name != HELD_THERE}
-            parts[index] = _replaced(part, provider_details=rest or None)
-            by_index[str(index)] = held
+        stored = details.get(KEY_IN_THEIRS)
+        if _is_part_remainder(stored):
+            other_details = {name: value for name, value in details.items() if name != KEY_IN_THEIRS}
+            parts[index] = _copy_with(part, provider_details=other_details or None)
+            by_index[str(index)] = stored
     if by_index:
         changes["parts"] = parts
-        kept["parts"] = by_index
-    bare = _replaced(message, **changes) if changes else message
-    if kept.get("parts"):
-        kept["parts"] = _current(kept["parts"], bare)
-    return bare, kept
+        remainder["parts"] = by_index
+    stripped = _copy_with(message, **changes) if changes else message
+    if remainder.get("parts"):
+        remainder["parts"] = _current_remainders(remainder["parts"], stripped)
+    return stripped, remainder
 
 
-def _current(kept: Any, message: theirs.ModelMessage) -> dict[str, Any]:
+def _current_remainders(stored: Any, message: theirs.ModelMessage) -> dict[str, Any]:
     """What was kept of parts that still say what they said, by the index of what we make of each."""
-    if not isinstance(kept, dict):
+    if not isinstance(stored, dict):
         return {}
     current = {}
-    for index, (dumped, place) in enumerate(zip(_dump(message)["parts"], _places(message), strict=True)):
-        held = kept.get(str(index))
-        if place is not None and _is_kept(held) and held[0] == said(_said_there(dumped)):
-            current[str(place)] = held
+    for index, (dumped, counterpart) in enumerate(
+        zip(_dump(message)["parts"], _counterpart_indexes(message), strict=True)
+    ):
+        remainder = stored.get(str(index))
+        if (
+            counterpart is not None
+            and _is_part_remainder(remainder)
+            and remainder[0] == content_digest(_digested_part(dumped))
+        ):
+            current[str(counterpart)] = remainder
     return current
 
 
-def _places(message: theirs.ModelMessage) -> list[int | None]:
+def _counterpart_indexes(message: theirs.ModelMessage) -> list[int | None]:
     """For each part of the message, the index of what we make of it; None for what we have no kind for."""
-    read: Any = inward.request_part if isinstance(message, theirs.ModelRequest) else inward.response_part
-    places: list[int | None] = []
+    convert: Any = (
+        from_pydantic_ai.request_part if isinstance(message, theirs.ModelRequest) else from_pydantic_ai.response_part
+    )
+    indexes: list[int | None] = []
     count = 0
     for part in message.parts:
-        has_one = read(part) is not None
-        places.append(count if has_one else None)
-        count += has_one
-    return places
+        is_mapped = convert(part) is not None
+        indexes.append(count if is_mapped else None)
+        count += is_mapped
+    return indexes
 
 
-def _is_kept(held: Any) -> TypeGuard[list[Any]]:
-    return isinstance(held, list) and len(held) == 2 and isinstance(held[0], str)
+def _is_part_remainder(value: Any) -> TypeGuard[list[Any]]:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], str)
 
 
-def _replaced(of: Any, **changes: Any) -> Any:
-    made = copy(of)
+def _copy_with(original: Any, **changes: Any) -> Any:
+    copied = copy(original)
     for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+        setattr(copied, name, value)
+    return copied

@@ -32,9 +32,9 @@ from ...fold import Fold
 from ...models import ChatModel, StreamReader
 from ...parts import PartDelta, RefusalPartDelta, TextPartDelta, ThinkingPartDelta
 from ...settings import ModelCall
-from . import outward
-from . import settings as said
-from .messages import HELD_THERE, hold_on_part, kept_of_part, read_message, to_pydantic
+from . import settings as conversion
+from . import to_pydantic_ai
+from .messages import KEY_IN_THEIRS, part_remainder, read_message, store_on_part, to_pydantic
 
 PROFILE: ModelProfile = {"supports_json_schema_output": True, "supports_thinking": True}
 """What our models can do as far as Pydantic AI asks; a wire that cannot says so itself."""
@@ -47,21 +47,21 @@ class PellucidModel(Model[Any]):
     """
 
     def __init__(
-        self, asked: ChatModel, *, profile: ModelProfileSpec | None = None, settings: TheirSettings | None = None
+        self, model: ChatModel, *, profile: ModelProfileSpec | None = None, settings: TheirSettings | None = None
     ) -> None:
         super().__init__(settings=settings, profile=profile)
-        self.asked = asked
+        self.chat_model = model
 
     def _provider_model_profile(self) -> ModelProfile:
         return PROFILE
 
     @property
     def model_name(self) -> str:
-        return self.asked.name
+        return self.chat_model.name
 
     @property
     def system(self) -> str:
-        return self.asked.origin.provider
+        return self.chat_model.origin.provider
 
     async def request(
         self,
@@ -82,62 +82,66 @@ class PellucidModel(Model[Any]):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        settings, asked = self.prepare_request(model_settings, model_request_parameters)
+        settings, parameters = self.prepare_request(model_settings, model_request_parameters)
         call = ModelCall(
-            self.asked.name,
-            self._messages(messages, asked),
-            settings=said.settings_from(settings, asked),
-            tools=said.tools_from(asked),
-            tool_choice=said.choice_from(settings, asked),
-            output=said.output_from(asked),
+            self.chat_model.name,
+            self._messages(messages, parameters),
+            settings=conversion.settings_from(settings, parameters),
+            tools=conversion.tools_from(parameters),
+            tool_choice=conversion.choice_from(settings, parameters),
+            output=conversion.output_from(parameters),
         )
         try:
-            stream = await self.asked.open(call)
+            stream = await self.chat_model.open(call)
         except PellucidError as error:
-            raise _raised(self.model_name, error.info) from error
+            raise _model_error(self.model_name, error.info) from error
         try:
-            yield PellucidStreamedResponse(asked, _asked=self.asked, _reader=StreamReader(stream))
+            yield PellucidStreamedResponse(parameters, _chat_model=self.chat_model, _reader=StreamReader(stream))
         finally:
             stream.cancel()
 
-    def _messages(self, messages: list[theirs.ModelMessage], asked: ModelRequestParameters) -> list[ours.ModelMessage]:
-        made = [self._own(message, read_message(message)) for message in messages]
-        parts = self._get_instruction_parts(messages, asked) or ()
+    def _messages(
+        self, messages: list[theirs.ModelMessage], parameters: ModelRequestParameters
+    ) -> list[ours.ModelMessage]:
+        converted = [self._with_origin(message, read_message(message)) for message in messages]
+        parts = self._get_instruction_parts(messages, parameters) or ()
         instructions = "\n\n".join(part.content for part in parts if part.content)
         # Each request of a conversation repeats them; they hold once, for all of it.
-        place = next((index for index, message in enumerate(made) if isinstance(message, ours.ModelRequest)), None)
-        for index, message in enumerate(made):
+        first_request = next(
+            (index for index, message in enumerate(converted) if isinstance(message, ours.ModelRequest)), None
+        )
+        for index, message in enumerate(converted):
             if isinstance(message, ours.ModelRequest) and message.instructions is not None:
-                made[index] = replace(message, instructions=None)
-        if instructions and place is not None:
-            made[place] = replace(made[place], instructions=instructions)
-        return made
+                converted[index] = replace(message, instructions=None)
+        if instructions and first_request is not None:
+            converted[first_request] = replace(converted[first_request], instructions=instructions)
+        return converted
 
-    def _own(self, message: theirs.ModelMessage, read: ours.ModelMessage) -> ours.ModelMessage:
+    def _with_origin(self, message: theirs.ModelMessage, converted: ours.ModelMessage) -> ours.ModelMessage:
         """What Pydantic AI's own model for this provider said is this provider's too, if it was this model.
 
         Its signatures go back then; Pydantic AI itself asks for no more than the provider's name.
         """
-        origin = self.asked.origin
-        if not isinstance(message, theirs.ModelResponse) or not isinstance(read, ours.ModelResponse):
-            return read
-        same = message.provider_name == origin.provider and (message.model_name or "").startswith(origin.model)
-        return replace(read, origin=origin) if read.origin is None and same else read
+        origin = self.chat_model.origin
+        if not isinstance(message, theirs.ModelResponse) or not isinstance(converted, ours.ModelResponse):
+            return converted
+        is_same_model = message.provider_name == origin.provider and (message.model_name or "").startswith(origin.model)
+        return replace(converted, origin=origin) if converted.origin is None and is_same_model else converted
 
 
 @dataclass
 class PellucidStreamedResponse(StreamedResponse):
     """One turn of our model, as Pydantic AI streams it."""
 
-    _asked: ChatModel
+    _chat_model: ChatModel
     _reader: StreamReader
     _fold: Fold = field(default_factory=Fold)
-    _at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    _starts: dict[int, ours.ModelResponsePart] = field(default_factory=dict)
+    _timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
+    _opened_parts: dict[int, ours.ModelResponsePart] = field(default_factory=dict)
     """The parts of the item under way, as they opened, by their index in the turn."""
-    _shown: set[int] = field(default_factory=set)
+    _shown_indexes: set[int] = field(default_factory=set)
     """Those that Pydantic AI knows of."""
-    _before: int = 0
+    _finished_parts: int = 0
     """How many parts came before the item under way."""
 
     async def _get_event_iterator(self) -> AsyncIterator[theirs.ModelResponseStreamEvent]:
@@ -145,8 +149,8 @@ class PellucidStreamedResponse(StreamedResponse):
             if (events := await self._reader.read()) is None:
                 return
             for event in events:
-                for made in self._told(event):
-                    yield made
+                for their_event in self._process(event):
+                    yield their_event
 
     async def close_stream(self) -> None:
         self._reader.cancel()
@@ -154,11 +158,11 @@ class PellucidStreamedResponse(StreamedResponse):
     @property
     def model_name(self) -> str:
         response = self._fold.response or self._fold.snapshot()
-        return (response.model_name if response is not None else None) or self._asked.name
+        return (response.model_name if response is not None else None) or self._chat_model.name
 
     @property
     def provider_name(self) -> str:
-        return self._asked.origin.provider
+        return self._chat_model.origin.provider
 
     @property
     def provider_url(self) -> None:
@@ -166,9 +170,9 @@ class PellucidStreamedResponse(StreamedResponse):
 
     @property
     def timestamp(self) -> datetime:
-        return self._at
+        return self._timestamp
 
-    def _told(self, event: ModelEvent) -> Iterator[theirs.ModelResponseStreamEvent]:
+    def _process(self, event: ModelEvent) -> Iterator[theirs.ModelResponseStreamEvent]:
         self._fold.feed(event)
         match event:
             case PartDeltaEvent():
@@ -178,15 +182,15 @@ class PellucidStreamedResponse(StreamedResponse):
             case ItemEndEvent():
                 yield from self._item_end()
             case ErrorEvent():
-                raise _raised(self._asked.name, event.error, in_stream=True)
+                raise _model_error(self._chat_model.name, event.error, in_stream=True)
             case ResponseEndEvent():
                 self._end()
 
     def _start(self, index: int, part: ours.ModelResponsePart) -> Iterator[theirs.ModelResponseStreamEvent]:
         """Calls are told of when they open; other parts when there is something in them."""
-        self._starts[index] = part
+        self._opened_parts[index] = part
         if isinstance(part, ours.ToolCallPart):
-            self._shown.add(index)
+            self._shown_indexes.add(index)
             yield self._parts_manager.handle_tool_call_part(
                 vendor_part_id=index,
                 tool_name=part.tool_name,
@@ -196,71 +200,71 @@ class PellucidStreamedResponse(StreamedResponse):
                 provider_name=part.provider_name,
             )
         elif isinstance(part, ours.BuiltinToolCallPart):
-            self._shown.add(index)
-            made = outward.response_part(replace(part, args=None))
-            assert made is not None
-            yield self._parts_manager.handle_part(vendor_part_id=index, part=made)
+            self._shown_indexes.add(index)
+            their_part = to_pydantic_ai.response_part(replace(part, args=None))
+            assert their_part is not None
+            yield self._parts_manager.handle_part(vendor_part_id=index, part=their_part)
 
     def _delta(self, index: int, delta: PartDelta) -> Iterator[theirs.ModelResponseStreamEvent]:
         manager = self._parts_manager
-        more: dict[str, Any] = {"vendor_part_id": index}
-        if index not in self._shown:
-            self._shown.add(index)
-            part: Any = self._starts[index]
-            more |= {"id": part.id, "provider_name": part.provider_name}
+        fields: dict[str, Any] = {"vendor_part_id": index}
+        if index not in self._shown_indexes:
+            self._shown_indexes.add(index)
+            part: Any = self._opened_parts[index]
+            fields |= {"id": part.id, "provider_name": part.provider_name}
         if isinstance(delta, ThinkingPartDelta):
-            more |= {"signature": delta.signature_delta, "provider_details": delta.provider_details}
-            yield from manager.handle_thinking_delta(content=delta.content_delta, **more)
+            fields |= {"signature": delta.signature_delta, "provider_details": delta.provider_details}
+            yield from manager.handle_thinking_delta(content=delta.content_delta, **fields)
         elif isinstance(delta, RefusalPartDelta):
-            yield from manager.handle_text_delta(content=delta.content_delta, **more)
+            yield from manager.handle_text_delta(content=delta.content_delta, **fields)
         elif isinstance(delta, TextPartDelta):
             yield from manager.handle_text_delta(
-                content=delta.content_delta, provider_details=delta.provider_details, **more
+                content=delta.content_delta, provider_details=delta.provider_details, **fields
             )
         elif delta.args_delta or delta.provider_details:
             yield from manager.handle_tool_call_delta_events(
-                args=delta.args_delta or None, provider_details=delta.provider_details, **more
+                args=delta.args_delta or None, provider_details=delta.provider_details, **fields
             )
 
     def _item_end(self) -> Iterator[theirs.ModelResponseStreamEvent]:
         """Now all is known of the item's parts: what came late, and what Pydantic AI has no field for, goes along."""
         snapshot = self._fold.snapshot()
         assert snapshot is not None
-        parts = snapshot.parts[self._before :]
+        parts = snapshot.parts[self._finished_parts :]
         # A thought of which only the fact is known has no events of its own.
-        indexes: list[int | None] = [*self._starts] or [None] * len(parts)
+        indexes: list[int | None] = [*self._opened_parts] or [None] * len(parts)
         for index, part in zip(indexes, parts, strict=True):
-            if index is not None and index in self._shown:
-                yield from self._rest(index, part)
-            elif (made := outward.response_part(part)) is not None:
-                kept = kept_of_part(part, made)
-                if kept is not None:
-                    hold_on_part(made, kept)
-                yield self._parts_manager.handle_part(vendor_part_id=index, part=made)
-        self._before = len(snapshot.parts)
-        self._starts = {}
+            if index is not None and index in self._shown_indexes:
+                yield from self._finish_part(index, part)
+            elif (their_part := to_pydantic_ai.response_part(part)) is not None:
+                remainder = part_remainder(part, their_part)
+                if remainder is not None:
+                    store_on_part(their_part, remainder)
+                yield self._parts_manager.handle_part(vendor_part_id=index, part=their_part)
+        self._finished_parts = len(snapshot.parts)
+        self._opened_parts = {}
 
-    def _rest(self, index: int, part: ours.ModelResponsePart) -> Iterator[theirs.ModelResponseStreamEvent]:
-        there: Any = self._parts_manager.get_part_by_vendor_id(index)
+    def _finish_part(self, index: int, part: ours.ModelResponsePart) -> Iterator[theirs.ModelResponseStreamEvent]:
+        shown_part: Any = self._parts_manager.get_part_by_vendor_id(index)
         if isinstance(part, ours.ToolCallPart | ours.BuiltinToolCallPart):
             # An id that was missing is Pydantic AI's now, and an object that came whole is the text of it.
-            part = replace(part, tool_call_id=there.tool_call_id, args=there.args)
-        known = there.provider_details or {}
-        details = {name: value for name, value in (_details(part) or {}).items() if known.get(name) != value}
-        late: dict[str, Any] = {"provider_details": {**known, **details} or None}
+            part = replace(part, tool_call_id=shown_part.tool_call_id, args=shown_part.args)
+        shown_details = shown_part.provider_details or {}
+        details = {name: value for name, value in (_details(part) or {}).items() if shown_details.get(name) != value}
+        late_fields: dict[str, Any] = {"provider_details": {**shown_details, **details} or None}
         signature = None
-        if isinstance(part, ours.ThinkingPart) and part.signature != there.signature:
-            late["signature"] = signature = part.signature
-        kept = kept_of_part(part, dataclass_replace(there, **late))
-        if kept is not None:
-            details[HELD_THERE] = kept
+        if isinstance(part, ours.ThinkingPart) and part.signature != shown_part.signature:
+            late_fields["signature"] = signature = part.signature
+        remainder = part_remainder(part, dataclass_replace(shown_part, **late_fields))
+        if remainder is not None:
+            details[KEY_IN_THEIRS] = remainder
         manager = self._parts_manager
         if isinstance(part, ours.ThinkingPart):
             if signature is not None or details:
                 yield from manager.handle_thinking_delta(
                     vendor_part_id=index, signature=signature, provider_details=details or None
                 )
-        elif details and isinstance(there, theirs.TextPart):
+        elif details and isinstance(shown_part, theirs.TextPart):
             yield from manager.handle_text_delta(vendor_part_id=index, content="", provider_details=details)
         elif details:
             yield from manager.handle_tool_call_delta_events(vendor_part_id=index, provider_details=details)
@@ -268,13 +272,13 @@ class PellucidStreamedResponse(StreamedResponse):
     def _end(self) -> None:
         response = self._fold.response
         assert response is not None
-        [whole] = to_pydantic([replace(response, timestamp=self._at)])
-        assert isinstance(whole, theirs.ModelResponse)
-        self._usage = whole.usage
-        self.provider_response_id = whole.provider_response_id
-        self.provider_details = whole.provider_details
-        self.finish_reason = whole.finish_reason
-        self.metadata = whole.metadata
+        [converted] = to_pydantic([replace(response, timestamp=self._timestamp)])
+        assert isinstance(converted, theirs.ModelResponse)
+        self._usage = converted.usage
+        self.provider_response_id = converted.provider_response_id
+        self.provider_details = converted.provider_details
+        self.finish_reason = converted.finish_reason
+        self.metadata = converted.metadata
 
 
 def _details(part: ours.ModelResponsePart) -> dict[str, Any] | None:
@@ -282,9 +286,9 @@ def _details(part: ours.ModelResponsePart) -> dict[str, Any] | None:
     return details
 
 
-def _raised(model: str, error: ErrorInfo, *, in_stream: bool = False) -> ModelAPIError:
+def _model_error(model: str, error: ErrorInfo, *, in_stream: bool = False) -> ModelAPIError:
     """The error as Pydantic AI raises it, with its category where there is a status to tell it by."""
-    more: Any = {"provider_error_code": error.code, "retry_after": error.retry_after, "in_stream": in_stream}
+    fields: Any = {"provider_error_code": error.code, "retry_after": error.retry_after, "in_stream": in_stream}
     if error.status is None:
-        return ModelAPIError(model, error.full_message, **more)
-    return ModelHTTPError(error.status, model, error.native or error.full_message, **more)
+        return ModelAPIError(model, error.full_message, **fields)
+    return ModelHTTPError(error.status, model, error.native or error.full_message, **fields)

@@ -13,7 +13,7 @@ from pydantic_ai.tools import ToolDefinition as TheirTool
 
 from ...settings import ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 
-_APPLIED_THERE = frozenset(
+_APPLIED_BY_PYDANTIC_AI = frozenset(
     # What Pydantic AI itself does, or what stands elsewhere in the call.
     (
         "request_timeout",
@@ -43,13 +43,15 @@ _SHARED = frozenset(
 """What a caller of an agent may say of the model that the agent uses."""
 
 
-def settings_from(settings: TheirSettings | None, asked: ModelRequestParameters) -> ModelSettings:
-    made: dict[str, Any] = {name: value for name, value in (settings or {}).items() if name not in _APPLIED_THERE}
-    if "timeout" in made and not isinstance(made["timeout"], int | float):
-        del made["timeout"]  # an httpx.Timeout, which times the steps of a client that is not ours
-    if asked.thinking is not None:
-        made["thinking"] = asked.thinking
-    return cast("ModelSettings", made)
+def settings_from(settings: TheirSettings | None, parameters: ModelRequestParameters) -> ModelSettings:
+    converted: dict[str, Any] = {
+        name: value for name, value in (settings or {}).items() if name not in _APPLIED_BY_PYDANTIC_AI
+    }
+    if "timeout" in converted and not isinstance(converted["timeout"], int | float):
+        del converted["timeout"]  # an httpx.Timeout, which times the steps of a client that is not ours
+    if parameters.thinking is not None:
+        converted["thinking"] = parameters.thinking
+    return cast("ModelSettings", converted)
 
 
 def settings_to(settings: ModelSettings) -> TheirSettings:
@@ -59,10 +61,10 @@ def settings_to(settings: ModelSettings) -> TheirSettings:
     return cast("TheirSettings", shared)
 
 
-def tools_from(asked: ModelRequestParameters) -> tuple[ToolDefinition, ...]:
+def tools_from(parameters: ModelRequestParameters) -> tuple[ToolDefinition, ...]:
     return tuple(
         ToolDefinition(tool.name, tool.parameters_json_schema, tool.description, tool.strict)
-        for tool in asked.declared_tool_defs.values()
+        for tool in parameters.declared_tool_defs.values()
     )
 
 
@@ -78,35 +80,37 @@ def tools_to(tools: tuple[ToolDefinition, ...]) -> list[TheirTool]:
     ]
 
 
-def choice_from(settings: TheirSettings | None, asked: ModelRequestParameters) -> ToolChoice:
+def choice_from(settings: TheirSettings | None, parameters: ModelRequestParameters) -> ToolChoice:
     """Whether the model may call. A function tool is the user's, an output tool is how an answer is given."""
-    wanted = (settings or {}).get("tool_choice")
-    output = tuple(tool.name for tool in asked.output_tools)
-    declared = set(asked.declared_tool_defs)
+    choice = (settings or {}).get("tool_choice")
+    output_tools = tuple(tool.name for tool in parameters.output_tools)
+    declared = set(parameters.declared_tool_defs)
     # Where no words will do for an answer, the model has to call something.
-    if asked.allow_text_output or asked.allow_image_output:
-        mode, free = ToolChoice("auto"), True
+    if parameters.allow_text_output or parameters.allow_image_output:
+        default_choice, allows_text = ToolChoice("auto"), True
     else:
-        mode, free = ToolChoice("required"), False
+        default_choice, allows_text = ToolChoice("required"), False
     if not declared:
         return ToolChoice()
-    if wanted is None or wanted == "auto":
-        return mode
-    if wanted == "none" or wanted == []:
-        names: tuple[str, ...] = output
-    elif wanted == "required":
-        return ToolChoice("required", tuple(sorted(declared - set(output))))
-    elif isinstance(wanted, ToolOrOutput):
-        names = (*wanted.function_tools, *output)
+    if choice is None or choice == "auto":
+        return default_choice
+    if choice == "none" or choice == []:
+        names: tuple[str, ...] = output_tools
+    elif choice == "required":
+        return ToolChoice("required", tuple(sorted(declared - set(output_tools))))
+    elif isinstance(choice, ToolOrOutput):
+        names = (*choice.function_tools, *output_tools)
     else:
-        return ToolChoice("required", tuple(name for name in wanted if name in declared))
+        return ToolChoice("required", tuple(name for name in choice if name in declared))
     if not names:
         return ToolChoice("none")
-    return ToolChoice("auto" if free else "required", tuple(name for name in names if name in declared))
+    return ToolChoice("auto" if allows_text else "required", tuple(name for name in names if name in declared))
 
 
-def output_from(asked: ModelRequestParameters) -> OutputFormat:
-    form = asked.output_object
-    if asked.output_mode != "native" or form is None:
+def output_from(parameters: ModelRequestParameters) -> OutputFormat:
+    schema = parameters.output_object
+    if parameters.output_mode != "native" or schema is None:
         return OutputFormat()
-    return OutputFormat("json_schema", form.name or "final_result", form.json_schema, form.description, form.strict)
+    return OutputFormat(
+        "json_schema", schema.name or "final_result", schema.json_schema, schema.description, schema.strict
+    )

@@ -10,7 +10,6 @@ from ..errors import status_of
 from .chunks import Expander
 from .dialects import DIALECTS, Dialect, DialectName, dialect_for, dialect_of
 from .encode import Encoder
-from .ending import error_body
 from .events import (
     ActivityDeltaEvent,
     ActivitySnapshotEvent,
@@ -85,6 +84,7 @@ from .messages import (
     VideoContent,
 )
 from .request import Options, Request, parse_input
+from .run_end import error_body
 
 __all__ = [
     "DIALECTS",

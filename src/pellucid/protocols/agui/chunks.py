@@ -21,20 +21,20 @@ from . import events as e
 from .dialects import Dialect
 
 
-class _Form(NamedTuple):
+class _ChunkKind(NamedTuple):
     """A kind of chunk, and what it stands for."""
 
-    chunk: type[e.TextMessageChunkEvent] | type[e.ToolCallChunkEvent] | type[e.ReasoningMessageChunkEvent]
-    start: type[Any]
-    more: type[Any]
-    end: type[Any]
-    id: str
-    said: tuple[str, ...]
+    chunk_type: type[e.TextMessageChunkEvent] | type[e.ToolCallChunkEvent] | type[e.ReasoningMessageChunkEvent]
+    start_type: type[Any]
+    delta_type: type[Any]
+    end_type: type[Any]
+    id_field: str
+    first_fields: tuple[str, ...]
     """What else the first one tells; the rest may repeat it."""
-    needed: tuple[str, ...]
+    required_fields: tuple[str, ...]
 
 
-_TEXT = _Form(
+_TEXT = _ChunkKind(
     e.TextMessageChunkEvent,
     e.TextMessageStartEvent,
     e.TextMessageContentEvent,
@@ -43,7 +43,7 @@ _TEXT = _Form(
     ("role", "name"),
     ("message_id",),
 )
-_CALL = _Form(
+_CALL = _ChunkKind(
     e.ToolCallChunkEvent,
     e.ToolCallStartEvent,
     e.ToolCallArgsEvent,
@@ -52,7 +52,7 @@ _CALL = _Form(
     ("tool_call_name", "parent_message_id"),
     ("tool_call_id", "tool_call_name"),
 )
-_THOUGHT = _Form(
+_THOUGHT = _ChunkKind(
     e.ReasoningMessageChunkEvent,
     e.ReasoningMessageStartEvent,
     e.ReasoningMessageContentEvent,
@@ -61,12 +61,12 @@ _THOUGHT = _Form(
     (),
     ("message_id",),
 )
-_FORMS: dict[type[e.AGUIEvent], _Form] = {form.chunk: form for form in (_TEXT, _CALL, _THOUGHT)}
-_STARTS: dict[type[e.AGUIEvent], _Form] = {form.start: form for form in _FORMS.values()}
-_MORES: dict[type[e.AGUIEvent], _Form] = {form.more: form for form in _FORMS.values()}
-_ENDS: dict[type[e.AGUIEvent], _Form] = {form.end: form for form in _FORMS.values()}
+_KINDS: dict[type[e.AGUIEvent], _ChunkKind] = {form.chunk_type: form for form in (_TEXT, _CALL, _THOUGHT)}
+_STARTS: dict[type[e.AGUIEvent], _ChunkKind] = {form.start_type: form for form in _KINDS.values()}
+_DELTAS: dict[type[e.AGUIEvent], _ChunkKind] = {form.delta_type: form for form in _KINDS.values()}
+_ENDS: dict[type[e.AGUIEvent], _ChunkKind] = {form.end_type: form for form in _KINDS.values()}
 
-_END_NONE = (
+_ENDS_NOTHING = (
     e.RawEvent,
     e.ActivitySnapshotEvent,
     e.ActivityDeltaEvent,
@@ -78,26 +78,28 @@ _END_NONE = (
     e.ThinkingTextMessageEndEvent,
     e.ThinkingEndEvent,
 )
-_END_ALL = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent, e.MessagesSnapshotEvent)
+_ENDS_ALL = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent, e.MessagesSnapshotEvent)
 
 
-class _Lane:
+class _OpenEntity:
     """What one agent has open in chunks."""
 
-    __slots__ = ("first", "form", "id", "metadata", "owner", "raw")
+    __slots__ = ("end_metadata", "first_chunk", "id", "kind", "raw_event", "subagent_run_id")
 
-    def __init__(self, form: _Form, id: str, first: Any) -> None:
-        self.form = form
+    def __init__(self, kind: _ChunkKind, id: str, first_chunk: Any) -> None:
+        self.kind = kind
         self.id = id
-        self.first = first
-        self.owner: str | None = first.subagent_run_id
-        self.metadata: dict[str, Any] | None = None
+        self.first_chunk = first_chunk
+        self.subagent_run_id: str | None = first_chunk.subagent_run_id
+        self.end_metadata: dict[str, Any] | None = None
         """What came without text, and is told at the end."""
-        self.raw: Any = None
+        self.raw_event: Any = None
 
-    def event(self, cls: type[Any], owner: str | None = None, **fields: Any) -> e.AGUIEvent:
-        made: e.AGUIEvent = cls(**{self.form.id: self.id}, subagent_run_id=owner or self.owner, **fields)
-        return made
+    def make_event(self, cls: type[Any], subagent_run_id: str | None = None, **fields: Any) -> e.AGUIEvent:
+        event: e.AGUIEvent = cls(
+            **{self.kind.id_field: self.id}, subagent_run_id=subagent_run_id or self.subagent_run_id, **fields
+        )
+        return event
 
 
 class Expander:
@@ -105,111 +107,120 @@ class Expander:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._lanes: dict[str | None, _Lane] = {}
+        self._open_entities: dict[str | None, _OpenEntity] = {}
 
     @property
-    def open(self) -> bool:
-        return bool(self._lanes)
+    def is_open(self) -> bool:
+        return bool(self._open_entities)
 
     def feed(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
         """Raises `RequestError` (code `bad_chunk`) for a chunk that belongs nowhere."""
-        form = _FORMS.get(type(event))
-        if form is not None:
-            return self._chunk(form, event)
-        return [*self._ended_by(event), event] if self._lanes else [event]
+        kind = _KINDS.get(type(event))
+        if kind is not None:
+            return self._expand(kind, event)
+        return [*self._ends_before(event), event] if self._open_entities else [event]
 
     def end(self) -> list[e.AGUIEvent]:
-        return [end for lane in list(self._lanes) for end in self._close(lane)]
+        return [end for agent in list(self._open_entities) for end in self._end_entity(agent)]
 
-    def _ended_by(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
+    def _ends_before(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
         if self._dialect.reasoning_keeps_chunk:
-            stays = _THOUGHT if event.type.startswith("REASONING_") else None
-            return [end for at, lane in list(self._lanes.items()) if lane.form is not stays for end in self._close(at)]
-        if isinstance(event, _END_ALL):
+            open_kind = _THOUGHT if event.type.startswith("REASONING_") else None
+            return [
+                end
+                for agent, entity in list(self._open_entities.items())
+                if entity.kind is not open_kind
+                for end in self._end_entity(agent)
+            ]
+        if isinstance(event, _ENDS_ALL):
             return self.end()
-        return [] if isinstance(event, _END_NONE) else self._close(getattr(event, "subagent_run_id", None))
+        return [] if isinstance(event, _ENDS_NOTHING) else self._end_entity(getattr(event, "subagent_run_id", None))
 
-    def _close(self, at: str | None) -> list[e.AGUIEvent]:
-        lane = self._lanes.pop(at, None)
-        if lane is None:
+    def _end_entity(self, agent: str | None) -> list[e.AGUIEvent]:
+        entity = self._open_entities.pop(agent, None)
+        if entity is None:
             return []
-        return [lane.event(lane.form.end, metadata=lane.metadata, raw_event=lane.raw)]
+        return [entity.make_event(entity.kind.end_type, metadata=entity.end_metadata, raw_event=entity.raw_event)]
 
-    def _chunk(self, form: _Form, event: Any) -> list[e.AGUIEvent]:
-        at = self._lane_of(form, event)
-        lane, id, delta = self._lanes.get(at), getattr(event, form.id), event.delta
+    def _expand(self, kind: _ChunkKind, event: Any) -> list[e.AGUIEvent]:
+        agent = self._agent_of(kind, event)
+        entity, id, delta = self._open_entities.get(agent), getattr(event, kind.id_field), event.delta
         out: list[e.AGUIEvent] = []
-        goes_on = lane is not None and lane.form is form and id in (None, lane.id)
-        if lane is None or not goes_on:
-            out += self._close(at)
-            lane = self._lanes[at] = self._opened(form, event)
-            role = {"role": self._dialect.role} if form is _THOUGHT else {}
-            said = {name: getattr(event, name) for name in form.said}
-            out.append(lane.event(form.start, metadata=event.metadata, timestamp=event.timestamp, **role, **said))
-        for name in form.said:
-            again, first = getattr(event, name), getattr(lane.first, name)
-            if again is not None and again != (first or ("assistant" if name == "role" else None)):
-                raise _wrong(f"the {name} of a {form.chunk.type} is not that of the first one")
+        continues = entity is not None and entity.kind is kind and id in (None, entity.id)
+        if entity is None or not continues:
+            out += self._end_entity(agent)
+            entity = self._open_entities[agent] = self._new_entity(kind, event)
+            role = {"role": self._dialect.reasoning_role} if kind is _THOUGHT else {}
+            first_fields = {name: getattr(event, name) for name in kind.first_fields}
+            out.append(
+                entity.make_event(
+                    kind.start_type, metadata=event.metadata, timestamp=event.timestamp, **role, **first_fields
+                )
+            )
+        for name in kind.first_fields:
+            repeated, first = getattr(event, name), getattr(entity.first_chunk, name)
+            if repeated is not None and repeated != (first or ("assistant" if name == "role" else None)):
+                raise _bad_chunk(f"the {name} of a {kind.chunk_type.type} is not that of the first one")
         if delta:
             fields = {"metadata": event.metadata, "raw_event": event.raw_event, "timestamp": event.timestamp}
-            out.append(lane.event(form.more, event.subagent_run_id, delta=delta, **fields))
+            out.append(entity.make_event(kind.delta_type, event.subagent_run_id, delta=delta, **fields))
             return out
-        lane.raw = event.raw_event if event.raw_event is not None else lane.raw
-        if goes_on and event.metadata:
-            lane.metadata = {**(lane.metadata or {}), **event.metadata}
-        if form is _THOUGHT and self._dialect.empty_chunk_closes and (delta == "" or goes_on):
-            out += self._close(at)
+        entity.raw_event = event.raw_event if event.raw_event is not None else entity.raw_event
+        if continues and event.metadata:
+            entity.end_metadata = {**(entity.end_metadata or {}), **event.metadata}
+        if kind is _THOUGHT and self._dialect.empty_chunk_closes and (delta == "" or continues):
+            out += self._end_entity(agent)
         return out
 
-    def _opened(self, form: _Form, event: Any) -> _Lane:
-        for name in form.needed:
+    def _new_entity(self, kind: _ChunkKind, event: Any) -> _OpenEntity:
+        for name in kind.required_fields:
             if getattr(event, name) is None:
-                raise _wrong(f"the first {form.chunk.type} needs a {name}")
-        return _Lane(form, getattr(event, form.id), event)
+                raise _bad_chunk(f"the first {kind.chunk_type.type} needs a {name}")
+        return _OpenEntity(kind, getattr(event, kind.id_field), event)
 
-    def _lane_of(self, form: _Form, event: Any) -> str | None:
+    def _agent_of(self, kind: _ChunkKind, event: Any) -> str | None:
         """Whose chunk it is: whoever has its id open, whom it names, or the only one who has such a thing open."""
-        id, tag = getattr(event, form.id), event.subagent_run_id
+        id, subagent_run_id = getattr(event, kind.id_field), event.subagent_run_id
         if id is not None:
-            for owner, lane in self._lanes.items():
-                if lane.form is form and lane.id == id:
-                    if tag not in (None, owner):
-                        raise _wrong(f"a {form.chunk.type} goes on with what another subagent has open")
-                    return owner
-            return str(tag) if tag is not None else None
-        if tag is not None:
-            return str(tag)
-        having = [owner for owner, lane in self._lanes.items() if lane.form is form]
-        if None in having or not having:
+            for agent, entity in self._open_entities.items():
+                if entity.kind is kind and entity.id == id:
+                    if subagent_run_id not in (None, agent):
+                        raise _bad_chunk(f"a {kind.chunk_type.type} goes on with what another subagent has open")
+                    return agent
+            return str(subagent_run_id) if subagent_run_id is not None else None
+        if subagent_run_id is not None:
+            return str(subagent_run_id)
+        agents = [agent for agent, entity in self._open_entities.items() if entity.kind is kind]
+        if None in agents or not agents:
             return None
-        if len(having) > 1:
-            raise _wrong(
-                f"a {form.chunk.type} names neither what it goes on with nor whose it is, and several could be"
+        if len(agents) > 1:
+            raise _bad_chunk(
+                f"a {kind.chunk_type.type} names neither what it goes on with nor whose it is, and several could be"
             )
-        return having[0]
+        return agents[0]
 
 
-def chunked(event: e.AGUIEvent, dialect: Dialect) -> list[e.AGUIEvent]:
+def as_chunks(event: e.AGUIEvent, dialect: Dialect) -> list[e.AGUIEvent]:
     """The chunks that say the same; the end of a message says nothing, but for reasoning in the proposal."""
-    kind = type(event)
-    if form := _STARTS.get(kind):
-        if form is _THOUGHT and dialect.empty_chunk_closes:
+    event_type = type(event)
+    if kind := _STARTS.get(event_type):
+        if kind is _THOUGHT and dialect.empty_chunk_closes:
             return []  # a chunk without text would close it; the first one with text opens it
-        said = {name: getattr(event, name) for name in (form.id, *form.said)}
-        return [_like(event, form, **said)]
-    if form := _MORES.get(kind):
-        said = {name: getattr(event, name) for name in (form.id, "delta")}
-        return [_like(event, form, **said)] if said["delta"] else []
-    if form := _ENDS.get(kind):
-        closes = form is _THOUGHT and dialect.empty_chunk_closes
-        return [_like(event, form, message_id=getattr(event, form.id), delta="")] if closes else []
+        fields = {name: getattr(event, name) for name in (kind.id_field, *kind.first_fields)}
+        return [_chunk_of(event, kind, **fields)]
+    if kind := _DELTAS.get(event_type):
+        fields = {name: getattr(event, name) for name in (kind.id_field, "delta")}
+        return [_chunk_of(event, kind, **fields)] if fields["delta"] else []
+    if kind := _ENDS.get(event_type):
+        closes = kind is _THOUGHT and dialect.empty_chunk_closes
+        return [_chunk_of(event, kind, message_id=getattr(event, kind.id_field), delta="")] if closes else []
     return [event]
 
 
-def _like(event: Any, form: _Form, **said: Any) -> e.AGUIEvent:
-    common = ("timestamp", "raw_event", "metadata", "subagent_run_id")
-    return form.chunk(**{name: getattr(event, name) for name in common}, **said)
+def _chunk_of(event: Any, kind: _ChunkKind, **fields: Any) -> e.AGUIEvent:
+    common_fields = ("timestamp", "raw_event", "metadata", "subagent_run_id")
+    return kind.chunk_type(**{name: getattr(event, name) for name in common_fields}, **fields)
 
 
-def _wrong(message: str) -> RequestError:
+def _bad_chunk(message: str) -> RequestError:
     return RequestError(message, code="bad_chunk")

@@ -25,70 +25,71 @@ DialectName = Literal["1.0", "0.x", "thinking", "proposal"]
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     name: DialectName
-    types: frozenset[str]
+    event_types: frozenset[str]
     """The events that it has."""
     protocol_version: str | None = None
     """What RUN_STARTED says of it."""
     reasoning: Literal["messages", "thinking"] = "messages"
     """Whether reasoning is messages within spans, or THINKING_* events, which have no ids and stay in no history."""
-    role: Literal["reasoning", "assistant"] = "reasoning"
+    reasoning_role: Literal["reasoning", "assistant"] = "reasoning"
     """Whose REASONING_MESSAGE_START is."""
-    seals: Literal["event", "span", "none"] = "event"
+    seal_carrier: Literal["event", "span", "none"] = "event"
     """Where what is sealed goes: an event for each message and call; REASONING_START; nowhere."""
-    content_list: bool = False
+    content_is_list: bool = False
     """Whether a reasoning message in a snapshot has a list as its content, and `encryptedContent`."""
-    marks: bool = True
+    has_metadata: bool = True
     """Whether `metadata` says what the text of a reasoning message is. (The proposal has no such field.)"""
     empty_chunk_closes: bool = False
     """Whether a reasoning chunk with an empty delta ends its message. (Elsewhere it says nothing.)"""
     reasoning_keeps_chunk: bool = False
     """Whether a chunked reasoning message stays open at other reasoning events."""
-    media_results: bool = False
+    has_media_results: bool = False
     """Whether a tool's result may be images and the like, not text alone."""
     outcomes: frozenset[str] = frozenset({"interrupt"})
     """How RUN_FINISHED may say that it ended, beside nothing."""
-    subagents: bool = False
+    has_subagents: bool = False
     """Whether it knows subagents, and whose each event is."""
-    roles: frozenset[str]
+    message_roles: frozenset[str]
     """The messages that it has."""
-    snapshot: bool = False
+    ends_with_snapshot: bool = False
     """Whether a run ends with all messages, unless asked otherwise."""
 
 
 _ROLES = frozenset({"developer", "system", "user", "assistant", "tool"})
-_THINKING = frozenset(name for name in TYPE_OF if name.startswith("THINKING_"))
-_V1 = frozenset(TYPE_OF) - _THINKING
-_BEFORE = frozenset(name for name in _V1 if not name.startswith("SUBAGENT_"))
+_THINKING_EVENTS = frozenset(name for name in TYPE_OF if name.startswith("THINKING_"))
+_V1_EVENTS = frozenset(TYPE_OF) - _THINKING_EVENTS
+_V0_EVENTS = frozenset(name for name in _V1_EVENTS if not name.startswith("SUBAGENT_"))
 
 DIALECTS: dict[DialectName, Dialect] = {
     "1.0": Dialect(
         name="1.0",
-        types=_V1,
+        event_types=_V1_EVENTS,
         protocol_version=PROTOCOL_VERSION,
-        media_results=True,
+        has_media_results=True,
         outcomes=frozenset({"success", "interrupt", "cancelled"}),
-        subagents=True,
-        roles=_ROLES | {"reasoning", "activity"},
+        has_subagents=True,
+        message_roles=_ROLES | {"reasoning", "activity"},
     ),
-    "0.x": Dialect(name="0.x", types=_BEFORE, roles=_ROLES | {"reasoning", "activity"}),
+    "0.x": Dialect(name="0.x", event_types=_V0_EVENTS, message_roles=_ROLES | {"reasoning", "activity"}),
     "thinking": Dialect(
         name="thinking",
-        types=frozenset(name for name in _BEFORE if not name.startswith(("REASONING_", "ACTIVITY_"))) | _THINKING,
+        event_types=frozenset(name for name in _V0_EVENTS if not name.startswith(("REASONING_", "ACTIVITY_")))
+        | _THINKING_EVENTS,
         reasoning="thinking",
-        seals="none",
-        roles=_ROLES,
+        seal_carrier="none",
+        message_roles=_ROLES,
     ),
     "proposal": Dialect(
         name="proposal",
-        types=_BEFORE - {"REASONING_ENCRYPTED_VALUE"},
-        role="assistant",
-        seals="span",
-        content_list=True,
-        marks=False,
+        event_types=_V0_EVENTS - {"REASONING_ENCRYPTED_VALUE"},
+        reasoning_role="assistant",
+        seal_carrier="span",
+        content_is_list=True,
+        has_metadata=False,
         empty_chunk_closes=True,
         reasoning_keeps_chunk=True,
-        roles=_ROLES | {"reasoning", "activity"},
-        snapshot=True,
+        message_roles=_ROLES | {"reasoning", "activity"},
+        ends_with_snapshot=True,
     ),
 }
 

@@ -53,10 +53,9 @@ from ...framing import sse_event
 from ...parts import RefusalPart, Text, TextPart, ThinkingPart, ToolCallPart, ToolReturnPart, UserContent
 from ...unicode import json_safe, replace_surrogates
 from . import events as e
-from .chunks import chunked
+from .chunks import as_chunks
+from .client_messages import ClientMessages, adapt_messages
 from .dialects import DIALECTS, Dialect, DialectName
-from .ending import outcome_of, seals_ahead, usage_of
-from .marks import carrier_id, mark, message_id, span_id
 from .messages import (
     NAMESPACE,
     ActivityMessage,
@@ -72,8 +71,9 @@ from .messages import (
     UrlSource,
     VideoContent,
 )
-from .sides import DEFERRED, Sides
-from .thread import Thread, shaped
+from .metadata import carrier_id, make_metadata, message_id, span_id
+from .run_end import outcome_of, seals_ahead, usage_of
+from .side_events import DEFERRED, SideEvents
 
 _MEDIA: dict[str, tuple[type[ImageContent | AudioContent | VideoContent | DocumentContent], str]] = {
     "image": (ImageContent, "image/png"),
@@ -89,16 +89,16 @@ def content_parts(result: ToolReturnPart, *, media: bool) -> str | list[ContentP
     contents = result.contents
     if contents is None:
         return result.content_as_text()
-    words = [content.text for content in contents if isinstance(content, Text)]
-    if len(words) == len(contents) or not media:
-        return "\n".join(words)
-    return [_part(content) for content in contents]
+    texts = [content.text for content in contents if isinstance(content, Text)]
+    if len(texts) == len(contents) or not media:
+        return "\n".join(texts)
+    return [_content_part(content) for content in contents]
 
 
-def _part(content: UserContent) -> ContentPart:
+def _content_part(content: UserContent) -> ContentPart:
     if isinstance(content, Text):
         return TextContent(text=content.text)
-    made, kind = _MEDIA[content.kind]
+    content_type, default_media_type = _MEDIA[content.kind]
     source: Source
     file_id: str | None = getattr(content, "file_id", None)
     if content.url is not None:
@@ -106,17 +106,17 @@ def _part(content: UserContent) -> ContentPart:
     elif file_id is not None and content.data is None:
         source = FileSource(value=file_id, mime_type=content.media_type)
     else:
-        source = DataSource(value=content.data or "", mime_type=content.media_type or kind)
-    return made(source=source)
+        source = DataSource(value=content.data or "", mime_type=content.media_type or default_media_type)
+    return content_type(source=source)
 
 
-Frame = Callable[[e.AGUIEvent], bytes]
+FrameEncoder = Callable[[e.AGUIEvent], bytes]
 """How an event becomes bytes."""
-Deltas = Callable[[e.AGUIEvent], Callable[[str], bytes]]
+DeltaEncoderFactory = Callable[[e.AGUIEvent], Callable[[str], bytes]]
 """How the deltas of a message become bytes, given one of them: text by text."""
 
-QUEUED = b": queued\n\n"
-APART = "\n\n"
+QUEUED_COMMENT = b": queued\n\n"
+PARAGRAPH_BREAK = "\n\n"
 
 _json = msgspec.json.Encoder().encode
 
@@ -147,8 +147,8 @@ class Encoder:
         history: Sequence[Message] = (),
         snapshot: bool | None = None,
         ahead: bool = True,
-        frame: Frame | None = None,
-        deltas: Deltas | None = None,
+        frame: FrameEncoder | None = None,
+        deltas: DeltaEncoderFactory | None = None,
     ) -> None:
         self.dialect = dialect if isinstance(dialect, Dialect) else DIALECTS[dialect]
         self.ended = False
@@ -158,34 +158,34 @@ class Encoder:
             parent_run_id,
         )
         self._reasoning = reasoning
-        self._seals = seals and reasoning and self.dialect.seals != "none"
-        self._seals_ahead = ahead and self._seals and self.dialect.seals == "span"
+        self._seals = seals and reasoning and self.dialect.seal_carrier != "none"
+        self._seals_ahead = ahead and self._seals and self.dialect.seal_carrier == "span"
         self._chunks = chunks
         self._timestamps = timestamps
         self._model = model
         self._frame = frame
         self._deltas = deltas
-        self._tail = b"}\n\n"
-        self._now: int | None = None
+        self._delta_suffix = b"}\n\n"
+        self._timestamp_ms: int | None = None
         self._out: list[bytes] = []
-        wanted = self.dialect.snapshot if snapshot is None else snapshot
-        self._thread = Thread(history) if wanted else None
-        self._sides = Sides(self.dialect, reasoning=reasoning, history=history)
-        self._held: list[e.AGUIEvent] = []
+        wants_snapshot = self.dialect.ends_with_snapshot if snapshot is None else snapshot
+        self._client_messages = ClientMessages(history) if wants_snapshot else None
+        self._side_events = SideEvents(self.dialect, reasoning=reasoning, history=history)
+        self._held_events: list[e.AGUIEvent] = []
         """What an agent said beside, and has to wait until no message is open."""
-        self._item: _Item | None = None
-        self._message: _Open | None = None
+        self._open_item: _OpenItem | None = None
+        self._open_message: _OpenMessage | None = None
         """The open message or call."""
-        self._part: _Open | None = None
+        self._open_part: _OpenMessage | None = None
         """The same, while the open part writes to it."""
-        self._begun: ThinkingPart | TextPart | RefusalPart | None = None
+        self._pending_part: ThinkingPart | TextPart | RefusalPart | None = None
         """A part that has begun, and said nothing yet."""
-        self._holder: str | None = None
+        self._call_parent_id: str | None = None
         """The message that holds the next call; None: a new one."""
-        self._calls: dict[str, None] = {}
+        self._pending_calls: dict[str, None] = {}
         """The calls without a result."""
-        self._ids = 0
-        self._known: dict[int, str] = {}
+        self._generated_ids = 0
+        self._known_seals: dict[int, str] = {}
         """Seals that are known before their item, by the place of its start in the batch."""
 
     def start(self, *, queued: bool = False) -> bytes:
@@ -197,16 +197,16 @@ class Encoder:
             parent_run_id=self._parent_run_id,
         )
         self._write(started)
-        opening = self._take()
-        return opening + QUEUED if queued and self._frame is None else opening
+        output = self._take_output()
+        return output + QUEUED_COMMENT if queued and self._frame is None else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
         """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
         if self._timestamps:
-            self._now = now
-            self._tail = b',"timestamp":%d}\n\n' % self._now
+            self._timestamp_ms = now
+            self._delta_suffix = b',"timestamp":%d}\n\n' % self._timestamp_ms
         if self._seals_ahead and len(events) > 1:
-            self._known = seals_ahead(events)
+            self._known_seals = seals_ahead(events)
         for place, event in enumerate(events):
             if type(event) is PartDeltaEvent:
                 self._delta(event)
@@ -222,203 +222,212 @@ class Encoder:
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
-        is_plain = self._part is not None and not self._part.before and self._frame is None and not self._timestamps
+        is_plain = (
+            self._open_part is not None
+            and not self._open_part.next_prefix
+            and self._frame is None
+            and not self._timestamps
+        )
         return self._encode_text if is_plain else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
-        assert self._part is not None
-        return self._part.head + _json(text) + self._tail
+        assert self._open_part is not None
+        return self._open_part.delta_prefix + _json(text) + self._delta_suffix
 
     @property
     def messages(self) -> list[Message]:
         """The thread's messages, if a snapshot was wanted."""
-        if self._thread is None:
+        if self._client_messages is None:
             return []
-        messages = shaped(self._thread.messages, self.dialect, reasoning=self._reasoning)
-        return [one for one in messages if not (self._thread.patched and isinstance(one, ActivityMessage))]
+        messages = adapt_messages(self._client_messages.messages, self.dialect, reasoning=self._reasoning)
+        return [one for one in messages if not (self._client_messages.is_patched and isinstance(one, ActivityMessage))]
 
     # --- deltas ------------------------------------------------------------------------------------------------
 
     def _delta(self, event: PartDeltaEvent) -> None:
-        delta, open_ = event.delta, self._part
+        delta, message = event.delta, self._open_part
         text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
         if not text:
             return
-        if open_ is None:
-            if self._begun is None or self._item is None:
+        if message is None:
+            if self._pending_part is None or self._open_item is None:
                 return
-            open_ = self._open_text(self._item, self._begun)
+            message = self._message_for(self._open_item, self._pending_part)
         if self._frame is not None:
-            before, open_.before = open_.before, ""
-            if self._deltas is None or self._now is not None:
-                self._tell(open_.more(before + text))
+            prefix, message.next_prefix = message.next_prefix, ""
+            if self._deltas is None or self._timestamp_ms is not None:
+                self._write_event(message.delta_event(prefix + text))
                 return
-            if open_.framed is None:
-                open_.framed = self._deltas(open_.told)
-            self._out.append(open_.framed(before + text))
+            if message.encode_delta is None:
+                message.encode_delta = self._deltas(message.sample_delta)
+            self._out.append(message.encode_delta(prefix + text))
             return
         try:
             data = _json(text)
         except UnicodeEncodeError:
             data = _json(replace_surrogates(text))
-        if open_.before:
-            data, open_.before = _json(open_.before)[:-1] + data[1:], ""
-        self._out.append(open_.head + data + self._tail)
+        if message.next_prefix:
+            data, message.next_prefix = _json(message.next_prefix)[:-1] + data[1:], ""
+        self._out.append(message.delta_prefix + data + self._delta_suffix)
 
     # --- items -------------------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent, place: int) -> None:
-        item = self._item = _Item(event.id or self._fresh_id(), event.kind)
+        item = self._open_item = _OpenItem(event.id or self._fresh_id(), event.kind)
         if event.kind == "reasoning" and self._reasoning:
-            item.sealed = self._known.pop(place, None)
-            self._span(item.id, item.sealed)
-            item.spans = True
+            item.span_seal = self._known_seals.pop(place, None)
+            self._write_span_start(item.id, item.span_seal)
+            item.is_span = True
 
     def _item_end(self, event: ItemEndEvent, place: int) -> None:
-        item, self._item = self._item, None
+        item, self._open_item = self._open_item, None
         if item is None:
             return
         seal = event.seal if self._seals else None
-        if item.spans:
+        if item.is_span:
             self._reasoning_end(item, event, seal)
             return
-        self._close(mark(**item.end) if item.end else None)
+        self._end_message(make_metadata(**item.end_metadata) if item.end_metadata else None)
         if seal is None:
             return
-        if item.call_id is not None and self.dialect.seals == "event":
-            self._value(item.call_id, seal, of_call=True)
-        elif item.messages and self.dialect.seals == "event":
-            self._value(item.id, seal)
+        if item.call_id is not None and self.dialect.seal_carrier == "event":
+            self._write_encrypted_value(item.call_id, seal, of_call=True)
+        elif item.message_count and self.dialect.seal_carrier == "event":
+            self._write_encrypted_value(item.id, seal)
         else:
-            self._carrier(carrier_id(item.id), seal)
+            self._write_carrier(carrier_id(item.id), seal)
 
-    def _reasoning_end(self, item: _Item, event: ItemEndEvent, seal: str | None) -> None:
-        form = self._message.form if self._message is not None else None
-        cut = event.status == "incomplete" and self.dialect.marks
-        self._close(mark(form=form, complete=False) if cut and form is not None else None)
-        if seal is not None and self.dialect.seals == "event":
-            if not item.messages:
-                self._anchor(item.id)
-            self._value(item.id, seal)
-        self._span_end(item.id)
-        if seal is not None and self.dialect.seals == "span":
-            if item.sealed is None:
-                self._span(item.id, seal)
-                self._span_end(item.id)
-            self._remember_sealed(item.id, seal, known=bool(item.messages))
+    def _reasoning_end(self, item: _OpenItem, event: ItemEndEvent, seal: str | None) -> None:
+        form = self._open_message.form if self._open_message is not None else None
+        is_cut_off = event.status == "incomplete" and self.dialect.has_metadata
+        self._end_message(make_metadata(form=form, complete=False) if is_cut_off and form is not None else None)
+        if seal is not None and self.dialect.seal_carrier == "event":
+            if not item.message_count:
+                self._write_empty_message(item.id)
+            self._write_encrypted_value(item.id, seal)
+        self._write_span_end(item.id)
+        if seal is not None and self.dialect.seal_carrier == "span":
+            if item.span_seal is None:
+                self._write_span_start(item.id, seal)
+                self._write_span_end(item.id)
+            self._record_seal(item.id, seal, has_message=bool(item.message_count))
 
-    def _carrier(self, id: str, seal: str) -> None:
+    def _write_carrier(self, id: str, seal: str) -> None:
         """A reasoning item made to hold what is sealed of something that this protocol, or its dialect, cannot say."""
-        on_start = self.dialect.seals == "span"
-        self._span(id, seal if on_start else None)
+        on_start = self.dialect.seal_carrier == "span"
+        self._write_span_start(id, seal if on_start else None)
         if not on_start:
-            self._anchor(id)
-            self._value(id, seal)
-        self._span_end(id)
+            self._write_empty_message(id)
+            self._write_encrypted_value(id, seal)
+        self._write_span_end(id)
         if on_start:
-            self._remember_sealed(id, seal, known=False)
+            self._record_seal(id, seal, has_message=False)
 
-    def _anchor(self, id: str) -> None:
+    def _write_empty_message(self, id: str) -> None:
         """An empty message, for a value to be found on."""
-        self._begin_thought(id, "redacted")
-        self._close(None)
+        self._start_reasoning_message(id, "redacted")
+        self._end_message(None)
 
-    def _remember_sealed(self, id: str, seal: str, *, known: bool) -> None:
+    def _record_seal(self, id: str, seal: str, *, has_message: bool) -> None:
         """What is sealed belongs to a message of the thread, in the proposal too, where only a span was told."""
-        if self._thread is None:
+        if self._client_messages is None:
             return
-        if not known:
-            self._thread.reasoning(id, "", None)
-            self._holder = None
-        self._thread.value(id, seal)
+        if not has_message:
+            self._client_messages.set_reasoning(id, "", None)
+            self._call_parent_id = None
+        self._client_messages.set_value(id, seal)
 
-    def _span(self, id: str, seal: str | None) -> None:
+    def _write_span_start(self, id: str, seal: str | None) -> None:
         if self.dialect.reasoning == "thinking":
             self._write(e.ThinkingStartEvent())
         else:
             self._write(e.ReasoningStartEvent(message_id=span_id(id), encrypted_content=seal))
 
-    def _span_end(self, id: str) -> None:
+    def _write_span_end(self, id: str) -> None:
         if self.dialect.reasoning == "thinking":
             self._write(e.ThinkingEndEvent())
         else:
             self._write(e.ReasoningEndEvent(message_id=span_id(id)))
 
-    def _value(self, id: str, seal: str, *, of_call: bool = False) -> None:
+    def _write_encrypted_value(self, id: str, seal: str, *, of_call: bool = False) -> None:
         subtype = "tool-call" if of_call else "message"
         self._write(e.ReasoningEncryptedValueEvent(subtype=subtype, entity_id=id, encrypted_value=seal))  # type: ignore[arg-type]
-        if self._thread is not None:
-            self._thread.value(id, seal, of_call=of_call)
+        if self._client_messages is not None:
+            self._client_messages.set_value(id, seal, of_call=of_call)
 
     # --- parts -------------------------------------------------------------------------------------------------
 
     def _part_start(self, event: PartStartEvent, place: int) -> None:
-        item, part = self._item, event.part
+        item, part = self._open_item, event.part
         if item is None:
             return
         if isinstance(part, ThinkingPart | TextPart | RefusalPart):
             # It may turn out to be a signature and nothing to read: its message opens with its first text.
-            self._begun = part if item.spans or not isinstance(part, ThinkingPart) else None
+            self._pending_part = part if item.is_span or not isinstance(part, ThinkingPart) else None
         elif isinstance(part, ToolCallPart):
             part = json_safe(part)
-            self._holder = self._holder or item.id
+            self._call_parent_id = self._call_parent_id or item.id
             item.call_id = part.tool_call_id
-            self._calls[part.tool_call_id] = None
+            self._pending_calls[part.tool_call_id] = None
             start = e.ToolCallStartEvent(
-                tool_call_id=part.tool_call_id, tool_call_name=part.tool_name, parent_message_id=self._holder
+                tool_call_id=part.tool_call_id, tool_call_name=part.tool_name, parent_message_id=self._call_parent_id
             )
             self._write(start)
-            more = e.ToolCallArgsEvent(tool_call_id=part.tool_call_id, delta="")
-            self._part = self._message = _Open(more, e.ToolCallEndEvent(tool_call_id=part.tool_call_id), self._chunks)
+            delta = e.ToolCallArgsEvent(tool_call_id=part.tool_call_id, delta="")
+            self._open_part = self._open_message = _OpenMessage(
+                delta, e.ToolCallEndEvent(tool_call_id=part.tool_call_id), self._chunks
+            )
 
-    def _open_text(self, item: _Item, part: ThinkingPart | TextPart | RefusalPart) -> _Open:
+    def _message_for(self, item: _OpenItem, part: ThinkingPart | TextPart | RefusalPart) -> _OpenMessage:
         """The message that a part writes to: the open one, if it goes on with that."""
         form = part.form if isinstance(part, ThinkingPart) else part.part_kind
-        open_ = self._message
-        self._begun = None
-        if open_ is not None and isinstance(part, ThinkingPart) and open_.form != form:
-            self._close(None)
-            open_ = None
-        if open_ is not None:
+        message = self._open_message
+        self._pending_part = None
+        if message is not None and isinstance(part, ThinkingPart) and message.form != form:
+            self._end_message(None)
+            message = None
+        if message is not None:
             # The parts of a message are one text; thoughts, and words of refusal, are apart from it.
-            open_.divider = APART if isinstance(part, ThinkingPart) or open_.form != form else ""
-            open_.before = open_.divider
-            open_.form = form
+            message.divider = PARAGRAPH_BREAK if isinstance(part, ThinkingPart) or message.form != form else ""
+            message.next_prefix = message.divider
+            message.form = form
         elif isinstance(part, ThinkingPart):
-            item.messages += 1
-            open_ = self._begin_thought(message_id(item.id, item.messages), form)
+            item.message_count += 1
+            message = self._start_reasoning_message(message_id(item.id, item.message_count), form)
         else:
-            item.messages = 1
-            self._holder = item.id
-            marked = mark(refusal=True) if isinstance(part, RefusalPart) else None
-            self._write(e.TextMessageStartEvent(message_id=item.id, role="assistant", metadata=marked))
-            if self._thread is not None:
-                self._thread.text(item.id, "", marked)
-            more = e.TextMessageContentEvent(message_id=item.id, delta="")
-            open_ = _Open(more, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, marked)
-        self._part = self._message = open_
-        return open_
+            item.message_count = 1
+            self._call_parent_id = item.id
+            metadata = make_metadata(refusal=True) if isinstance(part, RefusalPart) else None
+            self._write(e.TextMessageStartEvent(message_id=item.id, role="assistant", metadata=metadata))
+            if self._client_messages is not None:
+                self._client_messages.set_text(item.id, "", metadata)
+            delta = e.TextMessageContentEvent(message_id=item.id, delta="")
+            message = _OpenMessage(delta, e.TextMessageEndEvent(message_id=item.id), self._chunks, form, metadata)
+        self._open_part = self._open_message = message
+        return message
 
-    def _begin_thought(self, id: str, form: str) -> _Open:
-        more: e.AGUIEvent
+    def _start_reasoning_message(self, id: str, form: str) -> _OpenMessage:
+        delta: e.AGUIEvent
         if self.dialect.reasoning == "thinking":
             self._write(e.ThinkingTextMessageStartEvent())
-            more, end = e.ThinkingTextMessageContentEvent(delta=""), e.ThinkingTextMessageEndEvent()
-            self._message = _Open(more, end, self._chunks, form)
-            return self._message
-        self._holder = None
-        marked = mark(form=form) if self.dialect.marks else None
-        self._write(e.ReasoningMessageStartEvent(message_id=id, role=self.dialect.role, metadata=marked))
-        if self._thread is not None:
-            self._thread.reasoning(id, "", marked)
-        more = e.ReasoningMessageContentEvent(message_id=id, delta="")
-        self._message = _Open(more, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, marked)
-        return self._message
+            delta, end = e.ThinkingTextMessageContentEvent(delta=""), e.ThinkingTextMessageEndEvent()
+            self._open_message = _OpenMessage(delta, end, self._chunks, form)
+            return self._open_message
+        self._call_parent_id = None
+        metadata = make_metadata(form=form) if self.dialect.has_metadata else None
+        self._write(e.ReasoningMessageStartEvent(message_id=id, role=self.dialect.reasoning_role, metadata=metadata))
+        if self._client_messages is not None:
+            self._client_messages.set_reasoning(id, "", metadata)
+        delta = e.ReasoningMessageContentEvent(message_id=id, delta="")
+        self._open_message = _OpenMessage(
+            delta, e.ReasoningMessageEndEvent(message_id=id), self._chunks, form, metadata
+        )
+        return self._open_message
 
     def _part_end(self, event: PartEndEvent, place: int) -> None:
-        item, open_, part = self._item, self._part, event.part
-        self._part = self._begun = None
-        if item is None or open_ is None:
+        item, message, part = self._open_item, self._open_part, event.part
+        self._open_part = self._pending_part = None
+        if item is None or message is None:
             return
         if isinstance(part, ToolCallPart):
             part = json_safe(part)
@@ -426,83 +435,88 @@ class Encoder:
             if not arguments and part.complete:
                 # Clients parse the arguments: a call without any has an empty object.
                 arguments = "{}"
-                self._write(open_.more(arguments))
-            if self._thread is not None and self._holder is not None:
-                self._thread.call(self._holder, part.tool_call_id, part.tool_name, arguments)
-            self._close(None)
+                self._write(message.delta_event(arguments))
+            if self._client_messages is not None and self._call_parent_id is not None:
+                self._client_messages.add_call(self._call_parent_id, part.tool_call_id, part.tool_name, arguments)
+            self._end_message(None)
         elif isinstance(part, ThinkingPart | TextPart | RefusalPart):
             if isinstance(part, TextPart) and part.annotations:
-                item.end = {**item.end, "annotations": [*item.end.get("annotations", []), *part.annotations]}
-            if self._thread is not None and part.content:
-                open_.said.append(open_.divider + part.content)
+                item.end_metadata = {
+                    **item.end_metadata,
+                    "annotations": [*item.end_metadata.get("annotations", []), *part.annotations],
+                }
+            if self._client_messages is not None and part.content:
+                message.texts.append(message.divider + part.content)
 
-    def _close(self, metadata: dict[str, Any] | None) -> None:
+    def _end_message(self, metadata: dict[str, Any] | None) -> None:
         """End the open message or call."""
-        open_, self._part, self._begun = self._message, None, None
-        if open_ is None:
+        message, self._open_part, self._pending_part = self._open_message, None, None
+        if message is None:
             return
-        self._write(replace(open_.end, metadata=metadata) if metadata else open_.end)
-        self._message = None
-        if self._thread is not None and isinstance(open_.end, e.TextMessageEndEvent):
-            self._thread.text(open_.end.message_id, open_.text, {**(open_.metadata or {}), **(metadata or {})} or None)
-        elif self._thread is not None and isinstance(open_.end, e.ReasoningMessageEndEvent):
-            both = {**(open_.metadata or {}), **(metadata or {})}
-            self._thread.reasoning(open_.end.message_id, open_.text, both or None)
-        held, self._held = self._held, []
-        for event in held:
-            self._say(event)
+        self._write(replace(message.end_event, metadata=metadata) if metadata else message.end_event)
+        self._open_message = None
+        if self._client_messages is not None and isinstance(message.end_event, e.TextMessageEndEvent):
+            self._client_messages.set_text(
+                message.end_event.message_id, message.text, {**(message.metadata or {}), **(metadata or {})} or None
+            )
+        elif self._client_messages is not None and isinstance(message.end_event, e.ReasoningMessageEndEvent):
+            merged = {**(message.metadata or {}), **(metadata or {})}
+            self._client_messages.set_reasoning(message.end_event.message_id, message.text, merged or None)
+        held_events, self._held_events = self._held_events, []
+        for event in held_events:
+            self._write_side_event(event)
 
     # --- the run -----------------------------------------------------------------------------------------------
 
     def _response_start(self, event: ResponseStartEvent, place: int) -> None:
-        self._holder = None
+        self._call_parent_id = None
 
     def _tool_result(self, event: FunctionToolResultEvent, place: int) -> None:
         result = event.result
         if result.tool_name is None:
             return  # a word to the model about its answer, not a call's result
         result = json_safe(result)
-        media = self.dialect.media_results
+        media = self.dialect.has_media_results
         content = content_parts(result, media=media) if isinstance(result, ToolReturnPart) else result.content
         id = event.id or self._fresh_id()
-        self._calls.pop(result.tool_call_id, None)
+        self._pending_calls.pop(result.tool_call_id, None)
         self._write(e.ToolCallResultEvent(message_id=id, tool_call_id=result.tool_call_id, content=content))
-        if self._thread is not None:
-            self._thread.result(id, result.tool_call_id, content)
+        if self._client_messages is not None:
+            self._client_messages.add_result(id, result.tool_call_id, content)
 
-    def _side(self, event: SideEvent, place: int) -> None:
+    def _side_event(self, event: SideEvent, place: int) -> None:
         if event.namespace != NAMESPACE and (event.namespace, event.name) != DEFERRED:
             return
-        for told in self._sides.feed(event):
-            if isinstance(told, e.ActivitySnapshotEvent | e.TextMessageStartEvent | e.ReasoningMessageStartEvent):
-                self._holder = None  # clients look for it at the end of their list
-            elif isinstance(told, e.ToolCallResultEvent):
-                self._calls.pop(told.tool_call_id, None)
-            self._beside(told)
+        for agui_event in self._side_events.feed(event):
+            if isinstance(agui_event, e.ActivitySnapshotEvent | e.TextMessageStartEvent | e.ReasoningMessageStartEvent):
+                self._call_parent_id = None  # clients look for it at the end of their list
+            elif isinstance(agui_event, e.ToolCallResultEvent):
+                self._pending_calls.pop(agui_event.tool_call_id, None)
+            self._send_side_event(agui_event)
 
     def _run_end(self, event: RunEndEvent, place: int) -> None:
         failed = event.status == "failed"
-        item, self._item = self._item, None
-        self._close(None)
-        if item is not None and item.spans:
-            self._span_end(item.id)
-        for end in self._sides.closing(failed=failed):
-            self._say(end)
+        item, self._open_item = self._open_item, None
+        self._end_message(None)
+        if item is not None and item.is_span:
+            self._write_span_end(item.id)
+        for end in self._side_events.end_all(failed=failed):
+            self._write_side_event(end)
         usage = usage_of(event.usage, self._model)
         if failed:
             error = json_safe(event.error or ErrorInfo("server_error", "the run failed without saying why"))
             self._write(e.RunErrorEvent(message=error.full_message, code=error.code or error.kind, usage=usage))
         else:
-            if self._thread is not None:
+            if self._client_messages is not None:
                 self._write(e.MessagesSnapshotEvent(messages=self.messages))
-            outcome, marked = outcome_of(event, self.dialect, list(self._calls), self._sides.interrupts)
+            outcome, metadata = outcome_of(event, self.dialect, list(self._pending_calls), self._side_events.interrupts)
             finished = e.RunFinishedEvent(
                 thread_id=self._thread_id,
                 run_id=self._run_id,
-                result=self._sides.result,
+                result=self._side_events.result,
                 outcome=outcome,
                 usage=usage,
-                metadata=marked,
+                metadata=metadata,
             )
             self._write(finished)
         self.ended = True
@@ -511,37 +525,39 @@ class Encoder:
 
     def _fresh_id(self) -> str:
         """An id for an item that its run gave none."""
-        self._ids += 1
-        return f"{self._run_id}_{self._ids}"
+        self._generated_ids += 1
+        return f"{self._run_id}_{self._generated_ids}"
 
     def _write(self, event: e.AGUIEvent) -> None:
         """What the run says; it ends what an agent has open in chunks."""
-        for end in self._sides.before(event):
-            self._beside(end)
-        self._tell(event)
+        for end in self._side_events.ends_before(event):
+            self._send_side_event(end)
+        self._write_event(event)
 
-    def _tell(self, event: e.AGUIEvent) -> None:
-        for told in chunked(event, self.dialect) if self._chunks else (event,):
-            self._put(told)
+    def _write_event(self, event: e.AGUIEvent) -> None:
+        for chunk in as_chunks(event, self.dialect) if self._chunks else (event,):
+            self._append(chunk)
 
-    def _beside(self, event: e.AGUIEvent) -> None:
+    def _send_side_event(self, event: e.AGUIEvent) -> None:
         """What an agent says: between chunks it would end what is open, and a snapshot would be without that."""
-        if self._message is not None and (self._chunks or self._held or isinstance(event, e.MessagesSnapshotEvent)):
-            self._held.append(event)
+        if self._open_message is not None and (
+            self._chunks or self._held_events or isinstance(event, e.MessagesSnapshotEvent)
+        ):
+            self._held_events.append(event)
         else:
-            self._say(event)
+            self._write_side_event(event)
 
-    def _say(self, event: e.AGUIEvent) -> None:
-        if self._thread is not None:
-            self._thread.apply(event)
-        self._put(event)
+    def _write_side_event(self, event: e.AGUIEvent) -> None:
+        if self._client_messages is not None:
+            self._client_messages.apply(event)
+        self._append(event)
 
-    def _put(self, event: e.AGUIEvent) -> None:
-        if self._now is not None and event.timestamp is None:
-            event = replace(event, timestamp=self._now)
+    def _append(self, event: e.AGUIEvent) -> None:
+        if self._timestamp_ms is not None and event.timestamp is None:
+            event = replace(event, timestamp=self._timestamp_ms)
         self._out.append(sse_event(e.encode_event(event)) if self._frame is None else self._frame(event))
 
-    def _take(self) -> bytes:
+    def _take_output(self) -> bytes:
         out = self._out
         if not out:
             return b""
@@ -549,61 +565,72 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
 
-class _Item:
+class _OpenItem:
     """The open item."""
 
-    __slots__ = ("call_id", "end", "id", "kind", "messages", "sealed", "spans")
+    __slots__ = ("call_id", "end_metadata", "id", "is_span", "kind", "message_count", "span_seal")
 
     def __init__(self, id: str, kind: str) -> None:
         self.id = replace_surrogates(id)
         self.kind = kind
-        self.spans = False
+        self.is_span = False
         """Whether it is told as a span of reasoning."""
-        self.sealed: str | None = None
+        self.span_seal: str | None = None
         """Its seal, if the span has told it already."""
-        self.messages = 0
+        self.message_count = 0
         self.call_id: str | None = None
-        self.end: dict[str, Any] = {}
+        self.end_metadata: dict[str, Any] = {}
         """What its message's end tells."""
 
 
-class _Open:
+class _OpenMessage:
     """An open message or call: how it ends, and the template of its deltas."""
 
-    __slots__ = ("_more", "before", "divider", "end", "form", "framed", "head", "metadata", "said", "told")
+    __slots__ = (
+        "_delta_template",
+        "delta_prefix",
+        "divider",
+        "encode_delta",
+        "end_event",
+        "form",
+        "metadata",
+        "next_prefix",
+        "sample_delta",
+        "texts",
+    )
 
     def __init__(
         self,
-        more: e.AGUIEvent,
-        end: e.AGUIEvent,
+        delta: e.AGUIEvent,
+        end_event: e.AGUIEvent,
         chunks: bool,
         form: str = "",
         metadata: dict[str, Any] | None = None,
     ) -> None:
-        self._more = more
-        self.end = end
+        self._delta_template = delta
+        self.end_event = end_event
         self.form = form
         self.metadata = metadata
-        self.before = ""
+        self.next_prefix = ""
         """What comes before the next delta."""
         self.divider = ""
         """What stands between the open part of the message and the part before it."""
-        self.said: list[str] = []
-        self.told = replace(more, delta="x")
+        self.texts: list[str] = []
+        self.sample_delta = replace(delta, delta="x")
         """A delta, as it is told."""
-        if chunks and not isinstance(more, e.ThinkingTextMessageContentEvent):
-            self.told = chunked(self.told, DIALECTS["1.0"])[0]
+        if chunks and not isinstance(delta, e.ThinkingTextMessageContentEvent):
+            self.sample_delta = as_chunks(self.sample_delta, DIALECTS["1.0"])[0]
         # {"type":…,"messageId":…,"delta":"x"}, up to the delta.
-        self.head = b"data: " + e.encode_event(self.told)[: -len(b'"x"}')]
-        self.framed: Callable[[str], bytes] | None = None
+        self.delta_prefix = b"data: " + e.encode_event(self.sample_delta)[: -len(b'"x"}')]
+        self.encode_delta: Callable[[str], bytes] | None = None
         """What writes the frames of its deltas, once there was one."""
 
-    def more(self, text: str) -> e.AGUIEvent:
-        return replace(self._more, delta=text)
+    def delta_event(self, text: str) -> e.AGUIEvent:
+        return replace(self._delta_template, delta=text)
 
     @property
     def text(self) -> str:
-        return "".join(self.said)
+        return "".join(self.texts)
 
 
 HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
@@ -613,7 +640,7 @@ HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     PartStartEvent: Encoder._part_start,
     PartEndEvent: Encoder._part_end,
     FunctionToolResultEvent: Encoder._tool_result,
-    SideEvent: Encoder._side,
+    SideEvent: Encoder._side_event,
     RunEndEvent: Encoder._run_end,
 }
 """What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""

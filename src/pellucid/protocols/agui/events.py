@@ -46,13 +46,13 @@ class _Event(
         return SideEvent(NAMESPACE, value.pop("type"), value)
 
 
-class _Owned(_Event, frozen=True, kw_only=True):
+class _AttributedEvent(_Event, frozen=True, kw_only=True):
     """What a subagent may have done: without an id it was the agent itself."""
 
     subagent_run_id: str | None = None
 
 
-class _Tagged(msgspec.Struct, frozen=True, rename="camel", tag_field="type", omit_defaults=True):
+class _Outcome(msgspec.Struct, frozen=True, rename="camel", tag_field="type", omit_defaults=True):
     pass
 
 
@@ -68,21 +68,21 @@ class RunStartedEvent(_Event, tag="RUN_STARTED", frozen=True, kw_only=True):
     input: RunAgentInput | None = None
 
 
-class RunFinishedSuccessOutcome(_Tagged, tag="success", frozen=True):
+class RunFinishedSuccessOutcome(_Outcome, tag="success", frozen=True):
     """`pending_tool_call_ids`: the calls that the client is to answer."""
 
     type: ClassVar[Literal["success"]] = "success"
     pending_tool_call_ids: list[str] | None = None
 
 
-class RunFinishedInterruptOutcome(_Tagged, tag="interrupt", frozen=True):
+class RunFinishedInterruptOutcome(_Outcome, tag="interrupt", frozen=True):
     """The next run must answer all of them."""
 
     type: ClassVar[Literal["interrupt"]] = "interrupt"
     interrupts: Annotated[list[Interrupt], Meta(min_length=1)]
 
 
-class RunFinishedCancelledOutcome(_Tagged, tag="cancelled", frozen=True):
+class RunFinishedCancelledOutcome(_Outcome, tag="cancelled", frozen=True):
     type: ClassVar[Literal["cancelled"]] = "cancelled"
 
 
@@ -107,12 +107,12 @@ class RunErrorEvent(_Event, tag="RUN_ERROR", frozen=True, kw_only=True):
     usage: list[TokenUsage] | None = None
 
 
-class StepStartedEvent(_Owned, tag="STEP_STARTED", frozen=True, kw_only=True):
+class StepStartedEvent(_AttributedEvent, tag="STEP_STARTED", frozen=True, kw_only=True):
     type: ClassVar[Literal["STEP_STARTED"]] = "STEP_STARTED"
     step_name: str
 
 
-class StepFinishedEvent(_Owned, tag="STEP_FINISHED", frozen=True, kw_only=True):
+class StepFinishedEvent(_AttributedEvent, tag="STEP_FINISHED", frozen=True, kw_only=True):
     type: ClassVar[Literal["STEP_FINISHED"]] = "STEP_FINISHED"
     step_name: str
 
@@ -120,7 +120,7 @@ class StepFinishedEvent(_Owned, tag="STEP_FINISHED", frozen=True, kw_only=True):
 # --- text ----------------------------------------------------------------------------------------------------------
 
 
-class TextMessageStartEvent(_Owned, tag="TEXT_MESSAGE_START", frozen=True, kw_only=True):
+class TextMessageStartEvent(_AttributedEvent, tag="TEXT_MESSAGE_START", frozen=True, kw_only=True):
     """Without a role it is the assistant's."""
 
     type: ClassVar[Literal["TEXT_MESSAGE_START"]] = "TEXT_MESSAGE_START"
@@ -129,18 +129,18 @@ class TextMessageStartEvent(_Owned, tag="TEXT_MESSAGE_START", frozen=True, kw_on
     name: str | None = None
 
 
-class TextMessageContentEvent(_Owned, tag="TEXT_MESSAGE_CONTENT", frozen=True, kw_only=True):
+class TextMessageContentEvent(_AttributedEvent, tag="TEXT_MESSAGE_CONTENT", frozen=True, kw_only=True):
     type: ClassVar[Literal["TEXT_MESSAGE_CONTENT"]] = "TEXT_MESSAGE_CONTENT"
     message_id: str
     delta: str
 
 
-class TextMessageEndEvent(_Owned, tag="TEXT_MESSAGE_END", frozen=True, kw_only=True):
+class TextMessageEndEvent(_AttributedEvent, tag="TEXT_MESSAGE_END", frozen=True, kw_only=True):
     type: ClassVar[Literal["TEXT_MESSAGE_END"]] = "TEXT_MESSAGE_END"
     message_id: str
 
 
-class TextMessageChunkEvent(_Owned, tag="TEXT_MESSAGE_CHUNK", frozen=True, kw_only=True):
+class TextMessageChunkEvent(_AttributedEvent, tag="TEXT_MESSAGE_CHUNK", frozen=True, kw_only=True):
     """All three of the above; the first one needs the id."""
 
     type: ClassVar[Literal["TEXT_MESSAGE_CHUNK"]] = "TEXT_MESSAGE_CHUNK"
@@ -153,7 +153,7 @@ class TextMessageChunkEvent(_Owned, tag="TEXT_MESSAGE_CHUNK", frozen=True, kw_on
 # --- tools ---------------------------------------------------------------------------------------------------------
 
 
-class ToolCallStartEvent(_Owned, tag="TOOL_CALL_START", frozen=True, kw_only=True):
+class ToolCallStartEvent(_AttributedEvent, tag="TOOL_CALL_START", frozen=True, kw_only=True):
     """`parent_message_id`: the assistant's message that holds the call; one is made if there is none of this id."""
 
     type: ClassVar[Literal["TOOL_CALL_START"]] = "TOOL_CALL_START"
@@ -162,18 +162,18 @@ class ToolCallStartEvent(_Owned, tag="TOOL_CALL_START", frozen=True, kw_only=Tru
     parent_message_id: str | None = None
 
 
-class ToolCallArgsEvent(_Owned, tag="TOOL_CALL_ARGS", frozen=True, kw_only=True):
+class ToolCallArgsEvent(_AttributedEvent, tag="TOOL_CALL_ARGS", frozen=True, kw_only=True):
     type: ClassVar[Literal["TOOL_CALL_ARGS"]] = "TOOL_CALL_ARGS"
     tool_call_id: str
     delta: str
 
 
-class ToolCallEndEvent(_Owned, tag="TOOL_CALL_END", frozen=True, kw_only=True):
+class ToolCallEndEvent(_AttributedEvent, tag="TOOL_CALL_END", frozen=True, kw_only=True):
     type: ClassVar[Literal["TOOL_CALL_END"]] = "TOOL_CALL_END"
     tool_call_id: str
 
 
-class ToolCallChunkEvent(_Owned, tag="TOOL_CALL_CHUNK", frozen=True, kw_only=True):
+class ToolCallChunkEvent(_AttributedEvent, tag="TOOL_CALL_CHUNK", frozen=True, kw_only=True):
     """All three of the above; the first one needs the id and the name."""
 
     type: ClassVar[Literal["TOOL_CALL_CHUNK"]] = "TOOL_CALL_CHUNK"
@@ -183,7 +183,7 @@ class ToolCallChunkEvent(_Owned, tag="TOOL_CALL_CHUNK", frozen=True, kw_only=Tru
     delta: str | None = None
 
 
-class ToolCallResultEvent(_Owned, tag="TOOL_CALL_RESULT", frozen=True, kw_only=True):
+class ToolCallResultEvent(_AttributedEvent, tag="TOOL_CALL_RESULT", frozen=True, kw_only=True):
     """What a tool returned. It becomes a message of its own, with this id."""
 
     type: ClassVar[Literal["TOOL_CALL_RESULT"]] = "TOOL_CALL_RESULT"
@@ -196,12 +196,12 @@ class ToolCallResultEvent(_Owned, tag="TOOL_CALL_RESULT", frozen=True, kw_only=T
 # --- state, activity, what is nobody's -----------------------------------------------------------------------------
 
 
-class StateSnapshotEvent(_Owned, tag="STATE_SNAPSHOT", frozen=True, kw_only=True):
+class StateSnapshotEvent(_AttributedEvent, tag="STATE_SNAPSHOT", frozen=True, kw_only=True):
     type: ClassVar[Literal["STATE_SNAPSHOT"]] = "STATE_SNAPSHOT"
     snapshot: Any
 
 
-class StateDeltaEvent(_Owned, tag="STATE_DELTA", frozen=True, kw_only=True):
+class StateDeltaEvent(_AttributedEvent, tag="STATE_DELTA", frozen=True, kw_only=True):
     type: ClassVar[Literal["STATE_DELTA"]] = "STATE_DELTA"
     delta: Patch
 
@@ -213,7 +213,7 @@ class MessagesSnapshotEvent(_Event, tag="MESSAGES_SNAPSHOT", frozen=True, kw_onl
     messages: list[Message]
 
 
-class ActivitySnapshotEvent(_Owned, tag="ACTIVITY_SNAPSHOT", frozen=True, kw_only=True):
+class ActivitySnapshotEvent(_AttributedEvent, tag="ACTIVITY_SNAPSHOT", frozen=True, kw_only=True):
     """Without `replace` it takes the place of an earlier one."""
 
     type: ClassVar[Literal["ACTIVITY_SNAPSHOT"]] = "ACTIVITY_SNAPSHOT"
@@ -223,20 +223,20 @@ class ActivitySnapshotEvent(_Owned, tag="ACTIVITY_SNAPSHOT", frozen=True, kw_onl
     replace: bool | None = None
 
 
-class ActivityDeltaEvent(_Owned, tag="ACTIVITY_DELTA", frozen=True, kw_only=True):
+class ActivityDeltaEvent(_AttributedEvent, tag="ACTIVITY_DELTA", frozen=True, kw_only=True):
     type: ClassVar[Literal["ACTIVITY_DELTA"]] = "ACTIVITY_DELTA"
     message_id: str
     activity_type: str
     patch: Patch
 
 
-class RawEvent(_Owned, tag="RAW", frozen=True, kw_only=True):
+class RawEvent(_AttributedEvent, tag="RAW", frozen=True, kw_only=True):
     type: ClassVar[Literal["RAW"]] = "RAW"
     event: Any
     source: str | None = None
 
 
-class CustomEvent(_Owned, tag="CUSTOM", frozen=True, kw_only=True):
+class CustomEvent(_AttributedEvent, tag="CUSTOM", frozen=True, kw_only=True):
     type: ClassVar[Literal["CUSTOM"]] = "CUSTOM"
     name: str
     value: Any
@@ -245,7 +245,7 @@ class CustomEvent(_Owned, tag="CUSTOM", frozen=True, kw_only=True):
 # --- reasoning -----------------------------------------------------------------------------------------------------
 
 
-class ReasoningStartEvent(_Owned, tag="REASONING_START", frozen=True, kw_only=True):
+class ReasoningStartEvent(_AttributedEvent, tag="REASONING_START", frozen=True, kw_only=True):
     """Opens a span of reasoning. `encrypted_content` is the proposal's; 1.0 has an event for it."""
 
     type: ClassVar[Literal["REASONING_START"]] = "REASONING_START"
@@ -253,7 +253,7 @@ class ReasoningStartEvent(_Owned, tag="REASONING_START", frozen=True, kw_only=Tr
     encrypted_content: str | None = None
 
 
-class ReasoningMessageStartEvent(_Owned, tag="REASONING_MESSAGE_START", frozen=True, kw_only=True):
+class ReasoningMessageStartEvent(_AttributedEvent, tag="REASONING_MESSAGE_START", frozen=True, kw_only=True):
     """Clients end the run without a role, and with any other than `reasoning`; the proposal says `assistant`."""
 
     type: ClassVar[Literal["REASONING_MESSAGE_START"]] = "REASONING_MESSAGE_START"
@@ -261,18 +261,18 @@ class ReasoningMessageStartEvent(_Owned, tag="REASONING_MESSAGE_START", frozen=T
     role: Literal["reasoning", "assistant"]
 
 
-class ReasoningMessageContentEvent(_Owned, tag="REASONING_MESSAGE_CONTENT", frozen=True, kw_only=True):
+class ReasoningMessageContentEvent(_AttributedEvent, tag="REASONING_MESSAGE_CONTENT", frozen=True, kw_only=True):
     type: ClassVar[Literal["REASONING_MESSAGE_CONTENT"]] = "REASONING_MESSAGE_CONTENT"
     message_id: str
     delta: str
 
 
-class ReasoningMessageEndEvent(_Owned, tag="REASONING_MESSAGE_END", frozen=True, kw_only=True):
+class ReasoningMessageEndEvent(_AttributedEvent, tag="REASONING_MESSAGE_END", frozen=True, kw_only=True):
     type: ClassVar[Literal["REASONING_MESSAGE_END"]] = "REASONING_MESSAGE_END"
     message_id: str
 
 
-class ReasoningMessageChunkEvent(_Owned, tag="REASONING_MESSAGE_CHUNK", frozen=True, kw_only=True):
+class ReasoningMessageChunkEvent(_AttributedEvent, tag="REASONING_MESSAGE_CHUNK", frozen=True, kw_only=True):
     """All three of the above, without a span; the first one needs the id. In the proposal, an empty one closes."""
 
     type: ClassVar[Literal["REASONING_MESSAGE_CHUNK"]] = "REASONING_MESSAGE_CHUNK"
@@ -280,12 +280,12 @@ class ReasoningMessageChunkEvent(_Owned, tag="REASONING_MESSAGE_CHUNK", frozen=T
     delta: str | None = None
 
 
-class ReasoningEndEvent(_Owned, tag="REASONING_END", frozen=True, kw_only=True):
+class ReasoningEndEvent(_AttributedEvent, tag="REASONING_END", frozen=True, kw_only=True):
     type: ClassVar[Literal["REASONING_END"]] = "REASONING_END"
     message_id: str
 
 
-class ReasoningEncryptedValueEvent(_Owned, tag="REASONING_ENCRYPTED_VALUE", frozen=True, kw_only=True):
+class ReasoningEncryptedValueEvent(_AttributedEvent, tag="REASONING_ENCRYPTED_VALUE", frozen=True, kw_only=True):
     """What the client is to give back with a message or a call. One that it does not know yet is lost on it."""
 
     type: ClassVar[Literal["REASONING_ENCRYPTED_VALUE"]] = "REASONING_ENCRYPTED_VALUE"
@@ -309,11 +309,11 @@ class SubagentStartedEvent(_Event, tag="SUBAGENT_STARTED", frozen=True, kw_only=
     parent_message_id: str | None = None
 
 
-class SubagentFinishedSuccessOutcome(_Tagged, tag="success", frozen=True):
+class SubagentFinishedSuccessOutcome(_Outcome, tag="success", frozen=True):
     type: ClassVar[Literal["success"]] = "success"
 
 
-class SubagentFinishedSuspendedOutcome(_Tagged, tag="suspended", frozen=True):
+class SubagentFinishedSuspendedOutcome(_Outcome, tag="suspended", frozen=True):
     type: ClassVar[Literal["suspended"]] = "suspended"
     interrupt_ids: list[str] | None = None
 
@@ -411,7 +411,7 @@ def decode_event(data: bytes | str | dict[str, Any]) -> AGUIEvent:
             return cast("AGUIEvent", msgspec.convert(data, AGUIEvent))
         return cast("AGUIEvent", _decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(f"this is no event of AG-UI: {_why(error)}", code="bad_event") from None
+        raise RequestError(f"this is no event of AG-UI: {_describe_error(error)}", code="bad_event") from None
 
 
 def encode_event(event: AGUIEvent) -> bytes:
@@ -422,6 +422,6 @@ def encode_event(event: AGUIEvent) -> bytes:
         return _encode(json_safe(event))
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     # msgspec tells the path and the kinds; what is not JSON at all it tells by its place.
     return str(error) if isinstance(error, msgspec.DecodeError) else "it is not UTF-8"

@@ -43,63 +43,65 @@ from ...parts import (
     Video,
 )
 from . import messages as m
-from .marks import form_of, is_complete, item_of
+from .metadata import form_of, is_complete, item_id_of
 
 
 def history_of(
-    said: Sequence[m.Message], context: Sequence[m.Context] = (), resume: Sequence[m.ResumeEntry] = ()
+    client_messages: Sequence[m.Message], context: Sequence[m.Context] = (), resume: Sequence[m.ResumeEntry] = ()
 ) -> list[ModelMessage]:
     """Raises `RequestError` naming the place."""
-    thread = _Thread()
-    for index, message in enumerate(said):
-        thread.add(message, f"messages[{index}]")
-    thread.resume(resume)
-    kept = [_without_loose_ends(message) for message in thread.messages]
-    messages = join_messages([message for message in kept if message.parts])
+    conversation = _Conversation()
+    for index, message in enumerate(client_messages):
+        conversation.add(message, f"messages[{index}]")
+    conversation.resume(resume)
+    trimmed = [_without_trailing_reasoning(message) for message in conversation.messages]
+    messages = join_messages([message for message in trimmed if message.parts])
     return _with_context(messages, context) if context else messages
 
 
-def sealed_in(said: Sequence[m.Message]) -> list[SealedPart]:
+def sealed_in(messages: Sequence[m.Message]) -> list[SealedPart]:
     """What came sealed in these messages."""
-    thread = _Thread()
-    for index, message in enumerate(said):
+    conversation = _Conversation()
+    for index, message in enumerate(messages):
         if isinstance(message, m.ReasoningMessage | m.AssistantMessage):
-            thread.add(message, f"messages[{index}]")
-    parts = (part for turn in thread.messages if isinstance(turn, ModelResponse) for part in turn.parts)
+            conversation.add(message, f"messages[{index}]")
+    parts = (part for turn in conversation.messages if isinstance(turn, ModelResponse) for part in turn.parts)
     return [part for part in parts if isinstance(part, SealedPart)]
 
 
-def belongs(entity: str, item_id: str | None, call_ids: Collection[str] = ()) -> bool:
+def is_carrier_of(entity_id: str, item_id: str | None, call_ids: Collection[str] = ()) -> bool:
     """Whether what was sealed of that item, with those calls in it, may come back on the entity of this id.
 
     An item's value rides on a message of its own, on its call, or on a reasoning message made to carry it.
     """
-    if item_id is None or entity in call_ids:
-        return entity in call_ids
-    return item_of(entity) in (item_id, f"rs_{item_id.partition('_')[2]}")
+    if item_id is None or entity_id in call_ids:
+        return entity_id in call_ids
+    return item_id_of(entity_id) in (item_id, f"rs_{item_id.partition('_')[2]}")
 
 
-class _Thread:
+class _Conversation:
     def __init__(self) -> None:
         self.messages: list[ModelMessage] = []
-        self._names: dict[str, str] = {}
+        self._tool_names: dict[str, str] = {}
         """The functions that were called, by the call's id."""
         self._unanswered: set[str] = set()
 
-    def add(self, message: m.Message, at: str) -> None:
+    def add(self, message: m.Message, path: str) -> None:
         match message:
             case m.SystemMessage():
-                self._ask(SystemPromptPart(message.content))
+                self._add_request_part(SystemPromptPart(message.content))
             case m.DeveloperMessage():
-                self._ask(SystemPromptPart(message.content, "developer"))
+                self._add_request_part(SystemPromptPart(message.content, "developer"))
             case m.UserMessage():
-                self._ask(UserPromptPart(_content(message.content, f"{at}.content"), message.name or None))
+                self._add_request_part(
+                    UserPromptPart(_user_contents(message.content, f"{path}.content"), message.name or None)
+                )
             case m.ToolMessage():
-                self._ask(self._result(message, at))
+                self._add_request_part(self._tool_return(message, path))
             case m.ReasoningMessage():
-                self._answer(_reasoning(message))
+                self._add_response_parts(_reasoning_parts(message))
             case m.AssistantMessage():
-                self._answer(self._said(message))
+                self._add_response_parts(self._assistant_parts(message))
             case m.ActivityMessage():
                 pass
 
@@ -110,134 +112,138 @@ class _Thread:
             if id in self._unanswered:
                 self._unanswered.remove(id)
                 if entry.status == "cancelled":
-                    part = ToolReturnPart(self._names[id], "The user cancelled this.", id, "denied")
+                    part = ToolReturnPart(self._tool_names[id], "The user cancelled this.", id, "denied")
                 else:
-                    part = ToolReturnPart(self._names[id], entry.payload, id)
-                self._ask(part)
+                    part = ToolReturnPart(self._tool_names[id], entry.payload, id)
+                self._add_request_part(part)
 
-    def _ask(self, part: ModelRequestPart) -> None:
+    def _add_request_part(self, part: ModelRequestPart) -> None:
         last = self.messages[-1] if self.messages else None
         if isinstance(last, ModelRequest):
             last.parts.append(part)
         else:
             self.messages.append(ModelRequest([part]))
 
-    def _answer(self, parts: list[ModelResponsePart]) -> None:
+    def _add_response_parts(self, parts: list[ModelResponsePart]) -> None:
         last = self.messages[-1] if self.messages else None
         if isinstance(last, ModelResponse):
             last.parts.extend(parts)
         else:
             self.messages.append(ModelResponse(parts))
 
-    def _said(self, message: m.AssistantMessage) -> list[ModelResponsePart]:
+    def _assistant_parts(self, message: m.AssistantMessage) -> list[ModelResponsePart]:
         parts: list[ModelResponsePart] = []
         if message.encrypted_value:
             parts.append(SealedPart(message.encrypted_value, message.id))
         if message.content:
-            parts.append(TextPart(message.content, item_id=item_of(message.id)))
+            parts.append(TextPart(message.content, item_id=item_id_of(message.id)))
         for call in message.tool_calls or []:
-            self._names[call.id] = call.function.name
+            self._tool_names[call.id] = call.function.name
             self._unanswered.add(call.id)
             if call.encrypted_value:
                 parts.append(SealedPart(call.encrypted_value, call.id))
             parts.append(ToolCallPart(call.function.name, call.function.arguments, call.id))
         return parts
 
-    def _result(self, message: m.ToolMessage, at: str) -> ToolReturnPart:
+    def _tool_return(self, message: m.ToolMessage, path: str) -> ToolReturnPart:
         id = message.tool_call_id
-        if id not in self._names:
-            _wrong(f"{at}.toolCallId", f"no tool call with the id {id!r} comes before this result")
+        if id not in self._tool_names:
+            _raise_invalid(f"{path}.toolCallId", f"no tool call with the id {id!r} comes before this result")
         self._unanswered.discard(id)
-        content = _content(message.content, f"{at}.content")
+        content = _user_contents(message.content, f"{path}.content")
         if isinstance(content, list) and all(isinstance(one, Text) for one in content):
             content = "\n".join(one.text for one in content if isinstance(one, Text))
         if message.error is None:
-            return ToolReturnPart(self._names[id], content, id)
-        return ToolReturnPart(self._names[id], content or message.error, id, "failed")
+            return ToolReturnPart(self._tool_names[id], content, id)
+        return ToolReturnPart(self._tool_names[id], content or message.error, id, "failed")
 
 
-def _reasoning(message: m.ReasoningMessage) -> list[ModelResponsePart]:
+def _reasoning_parts(message: m.ReasoningMessage) -> list[ModelResponsePart]:
     parts: list[ModelResponsePart] = []
     if message.sealed:
         parts.append(SealedPart(message.sealed, message.id))
     if message.text:
-        form, whole = form_of(message.metadata) or "raw", is_complete(message.metadata)
-        parts.append(ThinkingPart(message.text, form=form, complete=whole, item_id=item_of(message.id)))
+        form, complete = form_of(message.metadata) or "raw", is_complete(message.metadata)
+        parts.append(ThinkingPart(message.text, form=form, complete=complete, item_id=item_id_of(message.id)))
     return parts
 
 
-def _without_loose_ends(message: ModelMessage) -> ModelMessage:
+def _without_trailing_reasoning(message: ModelMessage) -> ModelMessage:
     """A response without the reasoning that led to nothing."""
     if isinstance(message, ModelRequest):
         return message
-    said = [place for place, part in enumerate(message.parts) if isinstance(part, TextPart | ToolCallPart)]
-    if not said:
+    content_indexes = [index for index, part in enumerate(message.parts) if isinstance(part, TextPart | ToolCallPart)]
+    if not content_indexes:
         return replace(message, parts=[])
-    end = said[-1] + 1
-    late = [part for part in message.parts[end:] if isinstance(part, SealedPart)]
-    return replace(message, parts=[*message.parts[:end], *late])
+    end = content_indexes[-1] + 1
+    trailing_seals = [part for part in message.parts[end:] if isinstance(part, SealedPart)]
+    return replace(message, parts=[*message.parts[:end], *trailing_seals])
 
 
 def _with_context(messages: list[ModelMessage], context: Sequence[m.Context]) -> list[ModelMessage]:
-    told = "\n\n".join(f"{one.description}:\n{one.value}" for one in context)
-    part = SystemPromptPart(f"Context from the application:\n\n{told}")
+    text = "\n\n".join(f"{one.description}:\n{one.value}" for one in context)
+    part = SystemPromptPart(f"Context from the application:\n\n{text}")
     first = messages[0] if messages else None
     if not isinstance(first, ModelRequest):
         return [ModelRequest([part]), *messages]
-    own = next((at for at, one in enumerate(first.parts) if not isinstance(one, SystemPromptPart)), len(first.parts))
-    return [replace(first, parts=[*first.parts[:own], part, *first.parts[own:]]), *messages[1:]]
+    insert_at = next(
+        (index for index, one in enumerate(first.parts) if not isinstance(one, SystemPromptPart)), len(first.parts)
+    )
+    return [replace(first, parts=[*first.parts[:insert_at], part, *first.parts[insert_at:]]), *messages[1:]]
 
 
 # --- content -----------------------------------------------------------------------------------------------------
 
 
-def _content(content: str | list[m.ContentPart], at: str) -> str | list[UserContent]:
+def _user_contents(content: str | list[m.ContentPart], path: str) -> str | list[UserContent]:
     if isinstance(content, str):
         return content
-    return [_one(part, f"{at}[{index}]") for index, part in enumerate(content)]
+    return [_user_content(part, f"{path}[{index}]") for index, part in enumerate(content)]
 
 
-def _one(part: m.ContentPart, at: str) -> UserContent:
+def _user_content(part: m.ContentPart, path: str) -> UserContent:
     match part:
         case m.TextContent():
             return Text(part.text)
         case m.BinaryContent():
-            return _binary(part, at)
+            return _binary_content(part, path)
         case m.ImageContent():
-            return Image(**_source(part.source))
+            return Image(**_source_fields(part.source))
         case m.DocumentContent():
             name = part.metadata.get("filename") if isinstance(part.metadata, dict) else None
-            return File(**_source(part.source), filename=name if isinstance(name, str) else None)
+            return File(**_source_fields(part.source), filename=name if isinstance(name, str) else None)
         case m.AudioContent() | m.VideoContent():
             if isinstance(part.source, m.FileSource):
-                _wrong(f"{at}.source", "sound and film can be given as data or url only", "unsupported_source")
+                _raise_invalid(
+                    f"{path}.source", "sound and film can be given as data or url only", "unsupported_source"
+                )
             kind = Audio if isinstance(part, m.AudioContent) else Video
-            return kind(**_source(part.source))
+            return kind(**_source_fields(part.source))
 
 
-def _source(source: m.Source) -> dict[str, Any]:
+def _source_fields(source: m.Source) -> dict[str, Any]:
     field = "data" if isinstance(source, m.DataSource) else "url" if isinstance(source, m.UrlSource) else "file_id"
     return {field: source.value, "media_type": source.mime_type}
 
 
-def _binary(part: m.BinaryContent, at: str) -> UserContent:
-    given = {name: value for name in ("data", "url") if (value := getattr(part, name))}
+def _binary_content(part: m.BinaryContent, path: str) -> UserContent:
+    sources = {name: value for name in ("data", "url") if (value := getattr(part, name))}
     kind = part.mime_type.partition("/")[0]
-    if not given and part.id and kind not in ("audio", "video"):
-        given = {"file_id": part.id}
-    if not given:
-        _wrong(at, "binary content needs data or a url", "missing")
-    where = dict(list(given.items())[:1])
+    if not sources and part.id and kind not in ("audio", "video"):
+        sources = {"file_id": part.id}
+    if not sources:
+        _raise_invalid(path, "binary content needs data or a url", "missing")
+    source = dict(list(sources.items())[:1])
     match kind:
         case "image":
-            return Image(**where, media_type=part.mime_type)
+            return Image(**source, media_type=part.mime_type)
         case "audio":
-            return Audio(**where, media_type=part.mime_type)
+            return Audio(**source, media_type=part.mime_type)
         case "video":
-            return Video(**where, media_type=part.mime_type)
+            return Video(**source, media_type=part.mime_type)
         case _:
-            return File(**where, media_type=part.mime_type, filename=part.filename)
+            return File(**source, media_type=part.mime_type, filename=part.filename)
 
 
-def _wrong(at: str, message: str, code: str = "invalid_value") -> NoReturn:
-    raise RequestError(f"{at}: {message}", code=code, param=at)
+def _raise_invalid(path: str, message: str, code: str = "invalid_value") -> NoReturn:
+    raise RequestError(f"{path}: {message}", code=code, param=path)

@@ -14,10 +14,10 @@ import msgspec
 from ...errors import RequestError
 from .messages import Interrupt, ResumeEntry
 
-_APPROVAL = "int-"
+_APPROVAL_PREFIX = "int-"
 """What stands before the call's id where the interrupt asks for approval. (Pydantic AI has the same.)"""
 
-ANSWER: dict[str, Any] = {
+APPROVAL_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "approved": {"type": "boolean"},
@@ -29,7 +29,7 @@ ANSWER: dict[str, Any] = {
 """The JSON Schema of the answer to a request for approval."""
 
 
-class Deferred(msgspec.Struct, frozen=True):
+class DeferredCall(msgspec.Struct, frozen=True):
     """The value of the side event `run`, `deferred`: a call that a run waits for."""
 
     tool_call_id: str
@@ -48,12 +48,12 @@ class Approval(msgspec.Struct, rename="camel", frozen=True):
     reason: str | None = None
 
 
-CANCELLED = Approval(False, reason="The user cancelled this.")
+CANCELLED_APPROVAL = Approval(False, reason="The user cancelled this.")
 
 
 def interrupt_of(value: Any) -> Interrupt:
     """A call that a run waits for, as an interrupt. Raises `msgspec.ValidationError`."""
-    call = msgspec.convert(value, Deferred)
+    call = msgspec.convert(value, DeferredCall)
     if not call.approval:
         return Interrupt(
             id=call.tool_call_id,
@@ -64,26 +64,26 @@ def interrupt_of(value: Any) -> Interrupt:
             metadata=call.metadata,
         )
     return Interrupt(
-        id=f"{_APPROVAL}{call.tool_call_id}",
+        id=f"{_APPROVAL_PREFIX}{call.tool_call_id}",
         reason="tool_call",
         message=call.message or f"May {call.tool_name} be called?",
         tool_call_id=call.tool_call_id,
-        response_schema=ANSWER,
+        response_schema=APPROVAL_SCHEMA,
         metadata=call.metadata,
     )
 
 
-def call_of(interrupt_id: str) -> str | None:
+def approval_call_id(interrupt_id: str) -> str | None:
     """The id of the call for which an interrupt of this id asks approval; None: it is no such interrupt."""
-    return interrupt_id.removeprefix(_APPROVAL) if interrupt_id.startswith(_APPROVAL) else None
+    return interrupt_id.removeprefix(_APPROVAL_PREFIX) if interrupt_id.startswith(_APPROVAL_PREFIX) else None
 
 
-def approval_of(entry: ResumeEntry, at: str) -> Approval:
+def approval_of(entry: ResumeEntry, path: str) -> Approval:
     """The answer to a request for approval. Raises `RequestError` naming the place `at`."""
     if entry.status == "cancelled":
-        return CANCELLED
+        return CANCELLED_APPROVAL
     try:
         return msgspec.convert(entry.payload, Approval)
     except msgspec.ValidationError as error:
-        what = f'{at}: {error}; it is an object such as {{"approved": true}}, with editedArgs or reason if need be'
-        raise RequestError(what, code="invalid_value", param=at) from None
+        message = f'{path}: {error}; it is an object such as {{"approved": true}}, with editedArgs or reason if need be'
+        raise RequestError(message, code="invalid_value", param=path) from None

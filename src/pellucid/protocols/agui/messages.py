@@ -25,14 +25,14 @@ NAMESPACE = "agui"
 """That of the side events by which a run carries this protocol's own."""
 
 
-class _Wire(msgspec.Struct, rename="camel", omit_defaults=True, repr_omit_defaults=True):
+class _WireStruct(msgspec.Struct, rename="camel", omit_defaults=True, repr_omit_defaults=True):
     pass
 
 
 # --- content -----------------------------------------------------------------------------------------------------
 
 
-class _Source(_Wire, tag_field="type", kw_only=True):
+class _Source(_WireStruct, tag_field="type", kw_only=True):
     value: str
 
 
@@ -56,7 +56,7 @@ class FileSource(_Source, tag="file", kw_only=True):
 Source: TypeAlias = DataSource | UrlSource | FileSource
 
 
-class _Content(_Wire, tag_field="type", kw_only=True):
+class _Content(_WireStruct, tag_field="type", kw_only=True):
     id: str | None = None
     metadata: Any = None
 
@@ -96,7 +96,7 @@ ContentPart: TypeAlias = TextContent | ImageContent | AudioContent | VideoConten
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-class _Message(_Wire, tag_field="role", kw_only=True):
+class _Message(_WireStruct, tag_field="role", kw_only=True):
     id: str
     metadata: Metadata | None = None
     subagent_run_id: str | None = None
@@ -120,12 +120,12 @@ class UserMessage(_Message, tag="user", kw_only=True):
     encrypted_value: str | None = None
 
 
-class FunctionCall(_Wire, kw_only=True):
+class FunctionCall(_WireStruct, kw_only=True):
     name: str
     arguments: str
 
 
-class ToolCall(_Wire, tag_field="type", tag="function", kw_only=True):
+class ToolCall(_WireStruct, tag_field="type", tag="function", kw_only=True):
     id: str
     function: FunctionCall
     encrypted_value: str | None = None
@@ -178,7 +178,7 @@ Message: TypeAlias = (
 # --- a run -------------------------------------------------------------------------------------------------------
 
 
-class Tool(_Wire, kw_only=True):
+class Tool(_WireStruct, kw_only=True):
     """A function that the client runs. `parameters` is a JSON Schema."""
 
     name: str
@@ -187,14 +187,14 @@ class Tool(_Wire, kw_only=True):
     metadata: Metadata | None = None
 
 
-class Context(_Wire, kw_only=True):
+class Context(_WireStruct, kw_only=True):
     """Something that the agent should know for this run, beside the conversation."""
 
     description: str
     value: str
 
 
-class Interrupt(_Wire, kw_only=True):
+class Interrupt(_WireStruct, kw_only=True):
     """What a run waits for. `expires_at` is a time in ISO 8601, `response_schema` a JSON Schema for the answer."""
 
     id: str
@@ -211,7 +211,7 @@ class Interrupt(_Wire, kw_only=True):
         return SideEvent(NAMESPACE, "interrupt", msgspec.to_builtins(self))
 
 
-class ResumeEntry(_Wire, kw_only=True):
+class ResumeEntry(_WireStruct, kw_only=True):
     """The answer to an interrupt."""
 
     interrupt_id: str
@@ -220,7 +220,7 @@ class ResumeEntry(_Wire, kw_only=True):
     metadata: Metadata | None = None
 
 
-class TokenUsage(_Wire, kw_only=True):
+class TokenUsage(_WireStruct, kw_only=True):
     """Tokens for one provider and model. Reasoning is part of the output, what is cached part of the input."""
 
     provider: str | None = None
@@ -233,7 +233,7 @@ class TokenUsage(_Wire, kw_only=True):
     cache_write_input_tokens: Count | None = None
 
 
-class RunAgentInput(_Wire, kw_only=True):
+class RunAgentInput(_WireStruct, kw_only=True):
     """What a client posts. `protocol_version` is absent from clients before 1.0."""
 
     thread_id: str

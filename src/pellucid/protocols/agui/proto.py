@@ -24,7 +24,7 @@ from ...errors import RequestError
 MEDIA_TYPE = "application/vnd.ag-ui.event+proto"
 
 
-def accepted(accept: str | None) -> bool:
+def accepts_protobuf(accept: str | None) -> bool:
     """Whether the header `Accept` asks for it by name."""
     for entry in (accept or "").lower().split(","):
         media, *parameters = (piece.strip() for piece in entry.split(";"))
@@ -68,8 +68,12 @@ _EVENTS = {
     "REASONING_END": "base:Base subagentRunId messageId",
     "REASONING_ENCRYPTED_VALUE": "base:Base subagentRunId subtype entityId encryptedValue",
 }
-_LATE = [*(f"SUBAGENT_{step}" for step in ("STARTED", "FINISHED", "ERROR")), "TEXT_MESSAGE_CHUNK", "TOOL_CALL_CHUNK"]
-_TYPES = [*list(_EVENTS)[:16], *_LATE, *list(_EVENTS)[21:]]
+_LATER_TYPES = [
+    *(f"SUBAGENT_{step}" for step in ("STARTED", "FINISHED", "ERROR")),
+    "TEXT_MESSAGE_CHUNK",
+    "TOOL_CALL_CHUNK",
+]
+_TYPE_ORDER = [*list(_EVENTS)[:16], *_LATER_TYPES, *list(_EVENTS)[21:]]
 """In the order of the types' own numbers, which differs from that of the envelope."""
 
 _MEDIA = "source:Source metadata:value id"
@@ -102,61 +106,63 @@ _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
 def encode_frame(event: Any) -> bytes:
     """An event (an object, or what msgspec makes one of) as a frame. Raises `RequestError` (`unsupported_event`)."""
-    return _frame(encode_message(event))
+    return _with_length(encode_message(event))
 
 
 def encode_message(event: Any) -> bytes:
     """The same without the length."""
-    tag, body = _tagged(event if isinstance(event, Mapping) else msgspec.to_builtins(event))
+    tag, body = _tag_and_body(event if isinstance(event, Mapping) else msgspec.to_builtins(event))
     return tag + _varint(len(body)) + body
 
 
-def delta_frames(event: Any) -> Callable[[str], bytes]:
+def delta_frame_encoder(event: Any) -> Callable[[str], bytes]:
     """What writes the frames of events like this one (of a message's or a call's deltas) for other deltas."""
     # The delta is the last field that these events have, so that all before it is always the same.
-    tag, body = _tagged({**msgspec.to_builtins(event), "delta": ""})
-    head, heads = body[:-1], _heads(tag)
-    shortest = len(body)
+    tag, body = _tag_and_body({**msgspec.to_builtins(event), "delta": ""})
+    body_prefix, frame_prefixes = body[:-1], _frame_prefixes(tag)
+    min_body_bytes = len(body)
 
     def frame(delta: str) -> bytes:
         text = _utf8(delta)
         size = len(text)
-        if shortest + size < 0x80:
-            return heads[shortest + size] + head + _BYTES[size] + text
-        inner = head + _varint(size) + text
-        return _frame(tag + _varint(len(inner)) + inner)
+        if min_body_bytes + size < 0x80:
+            return frame_prefixes[min_body_bytes + size] + body_prefix + _ONE_BYTE[size] + text
+        inner = body_prefix + _varint(size) + text
+        return _with_length(tag + _varint(len(inner)) + inner)
 
     return frame
 
 
 @cache
-def _heads(tag: bytes) -> list[bytes]:
+def _frame_prefixes(tag: bytes) -> list[bytes]:
     """What comes before the content of an event, by its length, where that is one byte."""
-    return [_frame(tag + _varint(length) + bytes(length))[: -length or None] for length in range(0x80)]
+    return [_with_length(tag + _varint(length) + bytes(length))[: -length or None] for length in range(0x80)]
 
 
-def _frame(message: bytes) -> bytes:
+def _with_length(message: bytes) -> bytes:
     return len(message).to_bytes(4, "big") + message
 
 
-def _tagged(event: Mapping[str, Any]) -> tuple[bytes, bytes]:
+def _tag_and_body(event: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """The tag of the event's place in the envelope, and what stands there. Raises `RequestError`."""
     kind = event["type"]
     if kind not in _EVENTS:
-        raise RequestError(f"{kind} events cannot be sent as {MEDIA_TYPE}; ask for text/event-stream", code=_CODE)
-    return _varint(_NUMBER[kind] << 3 | 2), _object(_whole(kind, event), kind)
+        raise RequestError(
+            f"{kind} events cannot be sent as {MEDIA_TYPE}; ask for text/event-stream", code=_UNSUPPORTED
+        )
+    return _varint(_FIELD_NUMBERS[kind] << 3 | 2), _encode_object(_protobuf_fields(kind, event), kind)
 
 
-_CODE = "unsupported_event"
-_NUMBER = {name: number for number, name in enumerate(_EVENTS, 1)}
-_TYPE = {name: number for number, name in enumerate(_TYPES)}
+_UNSUPPORTED = "unsupported_event"
+_FIELD_NUMBERS = {name: number for number, name in enumerate(_EVENTS, 1)}
+_TYPE_NUMBERS = {name: number for number, name in enumerate(_TYPE_ORDER)}
 
 
 # --- where the message differs from the JSON ---------------------------------------------------------------------
 
 
-def _whole(kind: str, event: Mapping[str, Any]) -> dict[str, Any]:
-    out = {**event, "base": {**event, "type": _TYPE[kind]}}
+def _protobuf_fields(kind: str, event: Mapping[str, Any]) -> dict[str, Any]:
+    out = {**event, "base": {**event, "type": _TYPE_NUMBERS[kind]}}
     outcome = event.get("outcome")
     if isinstance(outcome, Mapping):
         out |= {**outcome, "outcome": outcome.get("type")}
@@ -173,7 +179,7 @@ def _with_content(message: Mapping[str, Any]) -> dict[str, Any]:
             return dict(message)
 
 
-_SEEN: dict[str, Callable[[Any], Mapping[str, Any]]] = {
+_CONVERSIONS: dict[str, Callable[[Any], Mapping[str, Any]]] = {
     "Message": _with_content,
     "Operation": lambda operation: {**operation, "op": _OPERATIONS.index(operation["op"])},
     "Part": lambda part: {part["type"]: part},
@@ -184,71 +190,74 @@ _SEEN: dict[str, Callable[[Any], Mapping[str, Any]]] = {
 # --- writing -----------------------------------------------------------------------------------------------------
 
 
-def _object(value: Mapping[str, Any], row: str) -> bytes:
+def _encode_object(value: Mapping[str, Any], row: str) -> bytes:
     out = b""
-    for name, shape, number in _FIELDS[row]:
-        given = value.get(name)
-        if given is not None:
-            several = given if shape[0] == "[" else [given]
-            out += b"".join(_field(number << 3, one, shape.strip("[]")) for one in several)
-        elif shape == "value" and name in value:
-            out += _block(number << 3 | 2, _NULL)
+    for name, field_type, number in _FIELDS[row]:
+        field_value = value.get(name)
+        if field_value is not None:
+            values = field_value if field_type[0] == "[" else [field_value]
+            out += b"".join(_encode_field(number << 3, one, field_type.strip("[]")) for one in values)
+        elif field_type == "value" and name in value:
+            out += _length_delimited(number << 3 | 2, _NULL)
     return out
 
 
-def _field(tag: int, value: Any, shape: str) -> bytes:
-    match shape:
+def _encode_field(tag: int, value: Any, field_type: str) -> bytes:
+    match field_type:
         case "text":
-            return _block(tag | 2, _utf8(value))
+            return _length_delimited(tag | 2, _utf8(value))
         case "int" | "bool":
             return _varint(tag) + _varint(int(value))
         case "value":
-            return _block(tag | 2, _value(value))
+            return _length_delimited(tag | 2, _encode_value(value))
         case "struct":
-            return _block(tag | 2, _struct(value))
+            return _length_delimited(tag | 2, _encode_struct(value))
         case _:
-            seen = _SEEN.get(shape)
-            return _block(tag | 2, _object(seen(value) if seen else value, shape))
+            convert = _CONVERSIONS.get(field_type)
+            return _length_delimited(tag | 2, _encode_object(convert(value) if convert else value, field_type))
 
 
-def _value(value: Any) -> bytes:
+def _encode_value(value: Any) -> bytes:
     match value:
         case None:
             return _NULL
         case bool():
             return b"\x20\x01" if value else b"\x20\x00"
         case int() | float():
-            return b"\x11" + struct.pack("<d", _double(value))
+            return b"\x11" + struct.pack("<d", _as_double(value))
         case str():
-            return _block(0x1A, _utf8(value))
+            return _length_delimited(0x1A, _utf8(value))
         case list() | tuple():
-            return _block(0x32, b"".join(_block(0x0A, _value(one)) for one in value))
+            return _length_delimited(0x32, b"".join(_length_delimited(0x0A, _encode_value(one)) for one in value))
         case _:
-            return _block(0x2A, _struct(value))
+            return _length_delimited(0x2A, _encode_struct(value))
 
 
 _NULL = b"\x08\x00"
 
 
-def _struct(value: Mapping[str, Any]) -> bytes:
-    entries = (_block(0x0A, _utf8(name)) + _block(0x12, _value(one)) for name, one in value.items())
-    return b"".join(_block(0x0A, entry) for entry in entries)
+def _encode_struct(value: Mapping[str, Any]) -> bytes:
+    entries = (
+        _length_delimited(0x0A, _utf8(name)) + _length_delimited(0x12, _encode_value(one))
+        for name, one in value.items()
+    )
+    return b"".join(_length_delimited(0x0A, entry) for entry in entries)
 
 
-def _double(value: float) -> float:
+def _as_double(value: float) -> float:
     try:
         return float(value)
     except OverflowError:
         return float("inf") if value > 0 else float("-inf")
 
 
-def _block(tag: int, data: bytes) -> bytes:
+def _length_delimited(tag: int, data: bytes) -> bytes:
     return _varint(tag) + _varint(len(data)) + data
 
 
 def _varint(number: int) -> bytes:
     if 0 <= number < 0x80:
-        return _BYTES[number]
+        return _ONE_BYTE[number]
     number &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while number > 0x7F:
@@ -258,7 +267,7 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-_BYTES = [bytes((number,)) for number in range(0x80)]
+_ONE_BYTE = [bytes((number,)) for number in range(0x80)]
 
 
 def _utf8(text: str) -> bytes:
@@ -269,9 +278,9 @@ def _utf8(text: str) -> bytes:
         return re.sub("[\ud800-\udfff]", "\ufffd", text).encode()
 
 
-def _fields(row: str) -> list[tuple[str, str, int]]:
+def _parse_fields(row: str) -> list[tuple[str, str, int]]:
     words = (word.partition(":") for word in row.split())
-    return [(name, shape or "text", number) for number, (name, _, shape) in enumerate(words, 1)]
+    return [(name, field_type or "text", number) for number, (name, _, field_type) in enumerate(words, 1)]
 
 
-_FIELDS = {name: _fields(row) for name, row in _ROWS.items()}
+_FIELDS = {name: _parse_fields(row) for name, row in _ROWS.items()}

@@ -29,10 +29,10 @@ from . import messages as m
 from .dialects import Dialect, DialectName, dialect_for, dialect_of
 from .history import history_of, sealed_in
 
-PROPS = "pellucid"
+OPTIONS_KEY = "pellucid"
 """The key of ours in `forwardedProps`."""
 
-MOST_QUOTED = 40
+MAX_QUOTED_CHARS = 40
 """How much of a wrong value is told again."""
 
 
@@ -68,26 +68,28 @@ class Request(NamedTuple):
         """Answers to interrupts of the run before."""
         return self.input.resume or []
 
-    def dialect(self, header: str | None, usual: DialectName | None) -> Dialect:
+    def dialect(self, header: str | None, default: DialectName | None) -> Dialect:
         """The client's: what it asks for (in the header, if nowhere else), what its version speaks, or what clients are
         taken for that do not say. Raises `RequestError`, also for a header that need not have been read."""
-        in_header = dialect_of(header.lower(), "AG-UI-Dialect") if header is not None else None
+        header_dialect = dialect_of(header.lower(), "AG-UI-Dialect") if header is not None else None
         if self.options.dialect is not None:
             return dialect_of(self.options.dialect)
-        if in_header is not None:
-            return in_header
+        if header_dialect is not None:
+            return header_dialect
         version = self.input.protocol_version
-        return dialect_of(usual) if version is None and usual is not None else dialect_for(version)
+        return dialect_of(default) if version is None and default is not None else dialect_for(version)
 
     def messages(self) -> list[ModelMessage]:
         """The conversation. Raises `RequestError`."""
         return history_of(self.input.messages, self.input.context or [], self.resume)
 
-    def loose(self, messages: Sequence[ModelMessage]) -> list[SealedPart]:
+    def unused_seals(self, messages: Sequence[ModelMessage]) -> list[SealedPart]:
         """What came sealed and goes to no model: it is not in the conversation, or stands there a second time."""
-        said = [part for message in messages if isinstance(message, ModelResponse) for part in message.parts]
-        kept = {part.token: part.item_id for part in reversed(said) if isinstance(part, SealedPart)}
-        return [part for part in sealed_in(self.input.messages) if kept.get(part.token) != part.item_id]
+        response_parts = [part for message in messages if isinstance(message, ModelResponse) for part in message.parts]
+        item_id_of_token = {
+            part.token: part.item_id for part in reversed(response_parts) if isinstance(part, SealedPart)
+        }
+        return [part for part in sealed_in(self.input.messages) if item_id_of_token.get(part.token) != part.item_id]
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
@@ -127,14 +129,14 @@ class Request(NamedTuple):
     def token_path(self, part: SealedPart) -> str:
         """Where in the input this token stands."""
         for index, message in enumerate(self.input.messages):
-            at = f"messages[{index}]"
+            path = f"messages[{index}]"
             for name in ("encryptedValue", "encryptedContent"):
                 field = "encrypted_value" if name == "encryptedValue" else "encrypted_content"
                 if message.id == part.item_id and getattr(message, field, None) == part.token:
-                    return f"{at}.{name}"
+                    return f"{path}.{name}"
             for number, call in enumerate(getattr(message, "tool_calls", None) or []):
                 if call.id == part.item_id and call.encrypted_value == part.token:
-                    return f"{at}.toolCalls[{number}].encryptedValue"
+                    return f"{path}.toolCalls[{number}].encryptedValue"
         return "messages"
 
 
@@ -142,67 +144,72 @@ def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
     """Raises `RequestError` naming the field and what would be right. Others' query parameters are ignored."""
     input = decode(data, m.RunAgentInput)
     for index, tool in enumerate(input.tools or []):
-        at = f"tools[{index}].parameters"
+        path = f"tools[{index}].parameters"
         if tool.parameters is not None and not isinstance(tool.parameters, dict):
-            raise RequestError(f"{at}: must be a JSON Schema, which is an object", code="invalid_type", param=at)
-        check_depth(tool.parameters, at)
+            raise RequestError(f"{path}: must be a JSON Schema, which is an object", code="invalid_type", param=path)
+        check_depth(tool.parameters, path)
     for index, entry in enumerate(input.resume or []):
         check_depth({"payload": entry.payload}, f"resume[{index}].payload")
-    _differ([tool.name for tool in _tools(input)], "tools")
+    _check_unique([tool.name for tool in _tools(input)], "tools")
     props = input.forwarded_props
-    ours = props.get(PROPS) if isinstance(props, dict) else None
-    options = _options({} if ours is None else ours, f"forwardedProps.{PROPS}")
-    asked = {name: value for name, value in (query or {}).items() if name in _RIGHT}
-    over = _options(asked)
-    return Request(input, replace(options, **{name: getattr(over, name) for name in asked}))
+    raw_options = props.get(OPTIONS_KEY) if isinstance(props, dict) else None
+    options = _parse_options({} if raw_options is None else raw_options, f"forwardedProps.{OPTIONS_KEY}")
+    query_options = {name: value for name, value in (query or {}).items() if name in _ALLOWED}
+    overrides = _parse_options(query_options)
+    return Request(input, replace(options, **{name: getattr(overrides, name) for name in query_options}))
 
 
 def _tools(input: m.RunAgentInput) -> list[m.Tool]:
     return input.tools or []
 
 
-def _differ(names: list[str], at: str) -> None:
+def _check_unique(names: list[str], base_path: str) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
-            path = f"{at}[{index}].name"
+            path = f"{base_path}[{index}].name"
             raise RequestError(
                 f"{path}: there is a tool named {truncate(name)!r} already", code="invalid_value", param=path
             )
 
 
-def _options(given: Any, at: str = "") -> Options:
+def _parse_options(fields: Any, base_path: str = "") -> Options:
     """What stands at this place of the input; without one, in the query, where everything is text."""
-    if not isinstance(given, dict):
-        raise RequestError(f"{at}: must be an object with options in it", code="invalid_type", param=at)
-    for name in given:
-        if name not in _RIGHT:
-            where = f"{at}.{truncate(name)}"
-            known = ", ".join(_RIGHT)
-            raise RequestError(f"{where}: no such option; there are {known}", code="unknown_option", param=where)
+    if not isinstance(fields, dict):
+        raise RequestError(f"{base_path}: must be an object with options in it", code="invalid_type", param=base_path)
+    for name in fields:
+        if name not in _ALLOWED:
+            path = f"{base_path}.{truncate(name)}"
+            known = ", ".join(_ALLOWED)
+            raise RequestError(f"{path}: no such option; there are {known}", code="unknown_option", param=path)
     try:
-        options = msgspec.convert(given, Options, strict=bool(at))
+        options = msgspec.convert(fields, Options, strict=bool(base_path))
     except msgspec.ValidationError as error:
         name = str(error).partition("`$.")[2].rstrip("`")
-        raise _wrong(name, given.get(name), at) from None
-    for name in given if not at else ():
+        raise _invalid_option(name, fields.get(name), base_path) from None
+    for name in fields if not base_path else ():
         if getattr(options, name) is None:  # where everything is text, so is "null"
-            raise _wrong(name, given[name], at)
+            raise _invalid_option(name, fields[name], base_path)
     return options
 
 
-def _wrong(name: str, given: Any, at: str) -> RequestError:
-    where = f"{at}.{name}".lstrip(".")
-    value = json.dumps(given)
-    got = value if len(value) <= MOST_QUOTED else f"{value[:MOST_QUOTED]}…"
-    return RequestError(f"{where}: must be {_RIGHT.get(name)}, not {got}", code="invalid_value", param=where)
+def _invalid_option(name: str, supplied: Any, base_path: str) -> RequestError:
+    path = f"{base_path}.{name}".lstrip(".")
+    value = json.dumps(supplied)
+    quoted = value if len(value) <= MAX_QUOTED_CHARS else f"{value[:MAX_QUOTED_CHARS]}…"
+    return RequestError(f"{path}: must be {_ALLOWED.get(name)}, not {quoted}", code="invalid_value", param=path)
 
 
-def _right(kind: Any) -> str:
+def _describe_allowed(option_type: Any) -> str:
     """What may stand where an option is of this type, or none."""
-    words = [str(word) for one in get_args(kind) if get_origin(one) is Literal for word in get_args(one)]
-    if words:
-        return "one of " + ", ".join(words)
-    return "true or false" if bool in get_args(kind) else "a model's public name"
+    choices = [
+        str(word)
+        for alternative in get_args(option_type)
+        if get_origin(alternative) is Literal
+        for word in get_args(alternative)
+    ]
+    if choices:
+        return "one of " + ", ".join(choices)
+    return "true or false" if bool in get_args(option_type) else "a model's public name"
 
 
-_RIGHT = {name: _right(kind) for name, kind in get_type_hints(Options).items()}
+_ALLOWED = {name: _describe_allowed(kind) for name, kind in get_type_hints(Options).items()}

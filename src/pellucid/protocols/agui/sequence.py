@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
+from .event_schema import ROLES
 from .messages import PROTOCOL_VERSION
-from .shapes import ROLES
 
 Severity = Literal["fatal", "silent", "style"]
 Breach = tuple[str, Severity, str]
@@ -20,7 +20,7 @@ Breach = tuple[str, Severity, str]
 
 
 class Rule(NamedTuple):
-    told: str
+    statement: str
     source: str
 
 
@@ -65,23 +65,23 @@ _Owner = str | None
 """None is the agent itself."""
 
 
-class _Kind(NamedTuple):
+class _EntityKind(NamedTuple):
     """Something that is started and ended."""
 
     name: str
-    id: str
-    owners: str
+    id_field: str
+    id_space: str
     """Whose ids it shares, as far as owners go."""
 
 
-_TEXT = _Kind("text message", "messageId", "message")
-_CALL = _Kind("tool call", "toolCallId", "call")
-_THOUGHT = _Kind("reasoning message", "messageId", "reasoning")
-_SPAN = _Kind("reasoning span", "messageId", "reasoning")
-_THINKING = _Kind("thinking message", "", "")
-_STEP = _Kind("thinking", "", "")
+_TEXT = _EntityKind("text message", "messageId", "message")
+_CALL = _EntityKind("tool call", "toolCallId", "call")
+_THOUGHT = _EntityKind("reasoning message", "messageId", "reasoning")
+_SPAN = _EntityKind("reasoning span", "messageId", "reasoning")
+_THINKING = _EntityKind("thinking message", "", "")
+_STEP = _EntityKind("thinking", "", "")
 
-_START = {
+_STARTS = {
     "TEXT_MESSAGE_START": _TEXT,
     "TOOL_CALL_START": _CALL,
     "REASONING_MESSAGE_START": _THOUGHT,
@@ -89,13 +89,13 @@ _START = {
     "THINKING_START": _STEP,
     "THINKING_TEXT_MESSAGE_START": _THINKING,
 }
-_GO_ON = {
+_DELTAS = {
     "TEXT_MESSAGE_CONTENT": _TEXT,
     "TOOL_CALL_ARGS": _CALL,
     "REASONING_MESSAGE_CONTENT": _THOUGHT,
     "THINKING_TEXT_MESSAGE_CONTENT": _THINKING,
 }
-_END = {
+_ENDS = {
     "TEXT_MESSAGE_END": _TEXT,
     "TOOL_CALL_END": _CALL,
     "REASONING_MESSAGE_END": _THOUGHT,
@@ -105,34 +105,34 @@ _END = {
 }
 
 
-class _Run:
+class _RunState:
     """What is known of a run."""
 
     def __init__(self, event: Mapping[str, Any]) -> None:
         self.ids = (event.get("threadId"), event.get("runId"))
-        self.open: dict[_Kind, dict[str, _Owner]] = {}
+        self.open: dict[_EntityKind, dict[str, _Owner]] = {}
         self.steps: set[tuple[_Owner, str]] = set()
         self.owners: dict[tuple[str, str], _Owner] = {}
-        self.subagents: dict[str, bool] = {}
+        self.subagent_is_active: dict[str, bool] = {}
         """Whether it is active."""
 
-    def opened(self, kind: _Kind) -> dict[str, _Owner]:
+    def open_of(self, kind: _EntityKind) -> dict[str, _Owner]:
         return self.open.setdefault(kind, {})
 
 
-class Sequence:
+class SequenceVerifier:
     """The runs of one thread. `after_error`: a run may follow one that failed; `empty`: how grave an empty delta is."""
 
-    def __init__(self, after_error: bool, empty: Severity) -> None:
-        self._after_error, self._empty = after_error, empty
-        self._run: _Run | None = None
+    def __init__(self, allows_run_after_error: bool, empty_delta_severity: Severity) -> None:
+        self._allows_run_after_error, self._empty_delta_severity = allows_run_after_error, empty_delta_severity
+        self._run: _RunState | None = None
         self._state: Literal["new", "running", "finished", "failed"] = "new"
-        self._name: str | None = None
-        self._kinds: dict[str, str] = {}
+        self._thread_id: str | None = None
+        self._roles: dict[str, str] = {}
         """What each id of a message names: its role; `""` for a message that a call made."""
-        self._calls: set[str] = set()
-        self._values: set[tuple[str, str]] = set()
-        self._spans: dict[str, str] = {}
+        self._call_ids: set[str] = set()
+        self._valued_entities: set[tuple[str, str]] = set()
+        self._span_of_message: dict[str, str] = {}
         """The last span that was open when a reasoning message began."""
 
     def end(self) -> Iterator[Breach]:
@@ -140,34 +140,34 @@ class Sequence:
             yield "truncated", "silent", "the stream stops before the run has ended"
 
     def feed(self, event: Mapping[str, Any]) -> Iterator[Breach]:
-        kind: str = event["type"]
-        if self._state == "failed" and not (kind == "RUN_STARTED" and self._after_error):
-            yield "terminal", "fatal", f"{kind} after RUN_ERROR"
-        elif self._state == "finished" and kind not in ("RUN_STARTED", "RUN_ERROR"):
-            yield "terminal", "fatal", f"{kind} after RUN_FINISHED"
-        elif self._state == "new" and kind not in ("RUN_STARTED", "RUN_ERROR"):
-            yield "start", "fatal", f"the stream begins with {kind}"
-        elif kind == "RUN_STARTED":
-            yield from self._started(event)
-        elif kind == "RUN_ERROR":
+        event_type: str = event["type"]
+        if self._state == "failed" and not (event_type == "RUN_STARTED" and self._allows_run_after_error):
+            yield "terminal", "fatal", f"{event_type} after RUN_ERROR"
+        elif self._state == "finished" and event_type not in ("RUN_STARTED", "RUN_ERROR"):
+            yield "terminal", "fatal", f"{event_type} after RUN_FINISHED"
+        elif self._state == "new" and event_type not in ("RUN_STARTED", "RUN_ERROR"):
+            yield "start", "fatal", f"the stream begins with {event_type}"
+        elif event_type == "RUN_STARTED":
+            yield from self._run_started(event)
+        elif event_type == "RUN_ERROR":
             self._state = "failed"
         elif self._run is not None:
-            yield from self._inside(self._run, kind, event)
+            yield from self._within_run(self._run, event_type, event)
 
-    def _started(self, event: Mapping[str, Any]) -> Iterator[Breach]:
+    def _run_started(self, event: Mapping[str, Any]) -> Iterator[Breach]:
         if self._state == "running":
             yield "start", "fatal", "RUN_STARTED while a run is active"
             return
-        self._state, self._run = "running", _Run(event)
+        self._state, self._run = "running", _RunState(event)
         if event.get("protocolVersion", PROTOCOL_VERSION) != PROTOCOL_VERSION:
             yield "version", "silent", f"RUN_STARTED: protocolVersion is not {PROTOCOL_VERSION}"
-        if self._name not in (None, event["threadId"]):
+        if self._thread_id not in (None, event["threadId"]):
             yield "run", "silent", "a run of another thread in the same stream"
-        self._name = event["threadId"]
-        for message in _known((event.get("input") or {}).get("messages") or []):
-            self._learn(self._run, message, replaces=False)
+        self._thread_id = event["threadId"]
+        for message in _known_messages((event.get("input") or {}).get("messages") or []):
+            self._add_message(self._run, message, replaces=False)
 
-    def _finished(self, run: _Run, event: Mapping[str, Any]) -> Iterator[Breach]:
+    def _run_finished(self, run: _RunState, event: Mapping[str, Any]) -> Iterator[Breach]:
         for kind, ids in run.open.items():
             if ids and kind not in (_THINKING, _STEP):
                 yield "unclosed", "fatal", f"RUN_FINISHED while a {kind.name} is open"
@@ -175,190 +175,202 @@ class Sequence:
                 yield "unclosed", "silent", f"RUN_FINISHED while {kind.name} is open"
         if run.steps:
             yield "unclosed", "fatal", "RUN_FINISHED while a step is open"
-        if any(run.subagents.values()):
+        if any(run.subagent_is_active.values()):
             yield "unclosed", "fatal", "RUN_FINISHED while a subagent is active"
         if (event["threadId"], event["runId"]) != run.ids:
             yield "run", "silent", "RUN_FINISHED names another run or thread than RUN_STARTED"
-        waits = [one.get("id") for one in (event.get("outcome") or {}).get("interrupts") or []]
-        if len(set(waits)) < len(waits):
+        interrupt_ids = [one.get("id") for one in (event.get("outcome") or {}).get("interrupts") or []]
+        if len(set(interrupt_ids)) < len(interrupt_ids):
             yield "interrupt", "silent", "two interrupts have the same id"
         self._state = "finished"
 
     # --- within a run ------------------------------------------------------------------------------------------
 
-    def _inside(self, run: _Run, kind: str, event: Mapping[str, Any]) -> Iterator[Breach]:
-        if kind in _START:
-            yield from self._start(run, kind, event)
-        elif kind in _GO_ON or kind in _END:
-            yield from self._going(run, kind, event)
-        elif kind == "RUN_FINISHED":
-            yield from self._finished(run, event)
-        elif kind in ("STEP_STARTED", "STEP_FINISHED"):
+    def _within_run(self, run: _RunState, event_type: str, event: Mapping[str, Any]) -> Iterator[Breach]:
+        if event_type in _STARTS:
+            yield from self._entity_start(run, event_type, event)
+        elif event_type in _DELTAS or event_type in _ENDS:
+            yield from self._entity_progress(run, event_type, event)
+        elif event_type == "RUN_FINISHED":
+            yield from self._run_finished(run, event)
+        elif event_type in ("STEP_STARTED", "STEP_FINISHED"):
             step = (event.get("subagentRunId"), event["stepName"])
-            if (step in run.steps) == (kind == "STEP_STARTED"):
-                rule = "reopened" if kind == "STEP_STARTED" else "unopened"
-                yield rule, "fatal", f"{kind}: the step is {'' if step in run.steps else 'not '}open for this agent"
+            if (step in run.steps) == (event_type == "STEP_STARTED"):
+                rule = "reopened" if event_type == "STEP_STARTED" else "unopened"
+                yield (
+                    rule,
+                    "fatal",
+                    f"{event_type}: the step is {'' if step in run.steps else 'not '}open for this agent",
+                )
             run.steps ^= {step}
-        elif kind.startswith("SUBAGENT_"):
-            yield from self._subagent(run, kind, event)
-        elif kind == "REASONING_ENCRYPTED_VALUE":
-            yield from self._value(run, event)
-        elif kind == "MESSAGES_SNAPSHOT":
-            yield from self._snapshot(run, _known(event["messages"]))
-        elif kind == "TOOL_CALL_RESULT":
-            yield from self._named(event["messageId"], "tool", kind)
-        elif kind == "ACTIVITY_SNAPSHOT":
-            if self._kinds.get(event["messageId"]) != "activity":
-                yield from self._named(event["messageId"], "activity", kind)
+        elif event_type.startswith("SUBAGENT_"):
+            yield from self._subagent(run, event_type, event)
+        elif event_type == "REASONING_ENCRYPTED_VALUE":
+            yield from self._encrypted_value(run, event)
+        elif event_type == "MESSAGES_SNAPSHOT":
+            yield from self._messages_snapshot(run, _known_messages(event["messages"]))
+        elif event_type == "TOOL_CALL_RESULT":
+            yield from self._add_id(event["messageId"], "tool", event_type)
+        elif event_type == "ACTIVITY_SNAPSHOT":
+            if self._roles.get(event["messageId"]) != "activity":
+                yield from self._add_id(event["messageId"], "activity", event_type)
             run.owners["activity", event["messageId"]] = event.get("subagentRunId")
-        elif kind == "ACTIVITY_DELTA":
-            if self._kinds.get(event["messageId"]) != "activity":
+        elif event_type == "ACTIVITY_DELTA":
+            if self._roles.get(event["messageId"]) != "activity":
                 yield "activity", "silent", "ACTIVITY_DELTA without an activity of this id"
-            yield from self._owner(run, "activity", event["messageId"], kind, event)
+            yield from self._check_owner(run, "activity", event["messageId"], event_type, event)
 
-    def _start(self, run: _Run, type: str, event: Mapping[str, Any]) -> Iterator[Breach]:
-        kind, owner = _START[type], event.get("subagentRunId")
-        id = event.get(kind.id, "")
-        opened = run.opened(kind)
-        if id in opened:
-            yield "reopened", "fatal", f"{type}: there is an open {kind.name} with this id"
-        if kind is _THINKING and not run.opened(_STEP):
-            yield "unopened", "fatal", f"{type} without THINKING_START"
+    def _entity_start(self, run: _RunState, event_type: str, event: Mapping[str, Any]) -> Iterator[Breach]:
+        kind, owner = _STARTS[event_type], event.get("subagentRunId")
+        id = event.get(kind.id_field, "")
+        open_entities = run.open_of(kind)
+        if id in open_entities:
+            yield "reopened", "fatal", f"{event_type}: there is an open {kind.name} with this id"
+        if kind is _THINKING and not run.open_of(_STEP):
+            yield "unopened", "fatal", f"{event_type} without THINKING_START"
         if kind in (_THINKING, _STEP):
-            opened[id] = None
+            open_entities[id] = None
             return
         if kind is _CALL:
-            owner = yield from self._call(run, event)
-        yield from self._owner(run, kind.owners, id, type, event)
-        run.owners.setdefault((kind.owners, id), owner)
-        opened[id] = owner
+            owner = yield from self._call_start(run, event)
+        yield from self._check_owner(run, kind.id_space, id, event_type, event)
+        run.owners.setdefault((kind.id_space, id), owner)
+        open_entities[id] = owner
         if kind is _THOUGHT:
-            yield from self._named(id, "reasoning", type)
-            self._spans[id] = next((span for span, whose in run.opened(_SPAN).items() if whose == owner), "")
-        elif kind is _TEXT and self._kinds.get(id) == "" and event.get("role", "assistant") == "assistant":
-            self._kinds[id] = "assistant"
+            yield from self._add_id(id, "reasoning", event_type)
+            self._span_of_message[id] = next(
+                (span for span, span_owner in run.open_of(_SPAN).items() if span_owner == owner), ""
+            )
+        elif kind is _TEXT and self._roles.get(id) == "" and event.get("role", "assistant") == "assistant":
+            self._roles[id] = "assistant"
         elif kind is _TEXT:
-            yield from self._named(id, event.get("role", "assistant"), type)
-        if kind in (_TEXT, _CALL) and self._thinks(run, owner):
-            yield "order", "style", f"{type} while reasoning is open"
+            yield from self._add_id(id, event.get("role", "assistant"), event_type)
+        if kind in (_TEXT, _CALL) and self._is_reasoning(run, owner):
+            yield "order", "style", f"{event_type} while reasoning is open"
 
-    def _call(self, run: _Run, event: Mapping[str, Any]) -> Generator[Breach, None, _Owner]:
+    def _call_start(self, run: _RunState, event: Mapping[str, Any]) -> Generator[Breach, None, _Owner]:
         """Gives the owner: a call is its message's."""
-        id, parent, tag = event["toolCallId"], event.get("parentMessageId"), event.get("subagentRunId")
-        mine = run.owners.get(("message", parent)) if parent is not None else None
+        id, parent, subagent_run_id = event["toolCallId"], event.get("parentMessageId"), event.get("subagentRunId")
+        parent_owner = run.owners.get(("message", parent)) if parent is not None else None
         inherits = parent is not None and ("message", parent) in run.owners
-        if inherits and tag not in (None, mine):
+        if inherits and subagent_run_id not in (None, parent_owner):
             yield "owner", "fatal", "TOOL_CALL_START: its message is of another subagent"
-        before = ("call", id)
-        if inherits and tag is None and before in run.owners and run.owners[before] != mine:
+        entity = ("call", id)
+        if inherits and subagent_run_id is None and entity in run.owners and run.owners[entity] != parent_owner:
             yield "owner", "fatal", "TOOL_CALL_START: the call was of another subagent"
-        if id in self._calls:
+        if id in self._call_ids:
             yield "ids", "silent", "TOOL_CALL_START: there is a call with this id already"
         else:
-            self._calls.add(id)
-            holder = self._kinds.get(parent) if parent else None
-            if holder not in (None, "", "assistant"):
+            self._call_ids.add(id)
+            parent_role = self._roles.get(parent) if parent else None
+            if parent_role not in (None, "", "assistant"):
                 yield "ids", "silent", "TOOL_CALL_START: parentMessageId names a message that is not the assistant's"
-            if not parent or holder not in (None, "", "assistant"):
-                yield from self._named(id, "", "TOOL_CALL_START")
-            elif holder is None:
-                self._kinds[parent] = ""
-        return tag if tag is not None or not inherits else mine
+            if not parent or parent_role not in (None, "", "assistant"):
+                yield from self._add_id(id, "", "TOOL_CALL_START")
+            elif parent_role is None:
+                self._roles[parent] = ""
+        return subagent_run_id if subagent_run_id is not None or not inherits else parent_owner
 
-    def _going(self, run: _Run, type: str, event: Mapping[str, Any]) -> Iterator[Breach]:
-        kind = _GO_ON.get(type) or _END[type]
-        id = event.get(kind.id, "")
-        opened = run.opened(kind)
-        if id not in opened:
-            yield "unopened", "fatal", f"{type}: there is no open {kind.name}{' with this id' if kind.id else ''}"
+    def _entity_progress(self, run: _RunState, event_type: str, event: Mapping[str, Any]) -> Iterator[Breach]:
+        kind = _DELTAS.get(event_type) or _ENDS[event_type]
+        id = event.get(kind.id_field, "")
+        open_entities = run.open_of(kind)
+        if id not in open_entities:
+            yield (
+                "unopened",
+                "fatal",
+                f"{event_type}: there is no open {kind.name}{' with this id' if kind.id_field else ''}",
+            )
             return
-        if kind.id:
-            yield from self._owner(run, kind.owners, id, type, event)
+        if kind.id_field:
+            yield from self._check_owner(run, kind.id_space, id, event_type, event)
         if event.get("delta") == "":
-            yield "empty", "style" if kind is _CALL else self._empty, f"{type}: the delta is empty"
-        if type in _END:
-            if kind is _SPAN and any(self._spans.get(one) == id for one in run.opened(_THOUGHT)):
+            yield "empty", "style" if kind is _CALL else self._empty_delta_severity, f"{event_type}: the delta is empty"
+        if event_type in _ENDS:
+            if kind is _SPAN and any(self._span_of_message.get(one) == id for one in run.open_of(_THOUGHT)):
                 yield "order", "style", "REASONING_END while a message of it is open"
-            del opened[id]
+            del open_entities[id]
 
-    def _value(self, run: _Run, event: Mapping[str, Any]) -> Iterator[Breach]:
-        call, id = event["subtype"] == "tool-call", event["entityId"]
-        owners = ("call",) if call else ("message", "reasoning")
-        bucket = next((one for one in owners if (one, id) in run.owners), owners[0])
-        yield from self._owner(run, bucket, id, "REASONING_ENCRYPTED_VALUE", event)
-        if not (id in self._calls if call else self._kinds.get(id, "activity") != "activity"):
-            what = "call" if call else "message"
-            yield "anchor", "silent", f"REASONING_ENCRYPTED_VALUE: no {what} with the id entityId was started"
+    def _encrypted_value(self, run: _RunState, event: Mapping[str, Any]) -> Iterator[Breach]:
+        is_call, id = event["subtype"] == "tool-call", event["entityId"]
+        id_spaces = ("call",) if is_call else ("message", "reasoning")
+        id_space = next((one for one in id_spaces if (one, id) in run.owners), id_spaces[0])
+        yield from self._check_owner(run, id_space, id, "REASONING_ENCRYPTED_VALUE", event)
+        if not (id in self._call_ids if is_call else self._roles.get(id, "activity") != "activity"):
+            entity_name = "call" if is_call else "message"
+            yield "anchor", "silent", f"REASONING_ENCRYPTED_VALUE: no {entity_name} with the id entityId was started"
             return
-        if (event["subtype"], id) in self._values:
+        if (event["subtype"], id) in self._valued_entities:
             yield "value", "silent", "REASONING_ENCRYPTED_VALUE: this entity has a value already"
-        self._values.add((event["subtype"], id))
-        if not call and id in run.opened(_THOUGHT):
+        self._valued_entities.add((event["subtype"], id))
+        if not is_call and id in run.open_of(_THOUGHT):
             yield "order", "style", "REASONING_ENCRYPTED_VALUE before the end of its message"
-        elif not call and (span := self._spans.get(id)) and span not in run.opened(_SPAN):
+        elif not is_call and (span := self._span_of_message.get(id)) and span not in run.open_of(_SPAN):
             yield "order", "style", "REASONING_ENCRYPTED_VALUE after the end of its span"
 
-    def _snapshot(self, run: _Run, messages: list[Mapping[str, Any]]) -> Iterator[Breach]:
-        there = {message["id"]: message for message in messages}
-        if len(there) < len(messages):
+    def _messages_snapshot(self, run: _RunState, messages: list[Mapping[str, Any]]) -> Iterator[Breach]:
+        by_id = {message["id"]: message for message in messages}
+        if len(by_id) < len(messages):
             yield "ids", "silent", "MESSAGES_SNAPSHOT: two messages have the same id"
         calls = {call["id"]: call for one in messages for call in one.get("toolCalls") or []}
-        keeps = {
+        kept_roles = {
             role for role in ("reasoning", "activity") if not any(message.get("role") == role for message in messages)
         }
-        gone = [id for id, kind in self._kinds.items() if id not in there and kind not in keeps]
-        if any(self._kinds[id] == "reasoning" for id in gone):
+        removed_ids = [id for id, kind in self._roles.items() if id not in by_id and kind not in kept_roles]
+        if any(self._roles[id] == "reasoning" for id in removed_ids):
             yield "snapshot", "silent", "MESSAGES_SNAPSHOT: it has reasoning, but not all of it"
-        for subtype, id in sorted(self._values):
-            entity = (calls if subtype == "tool-call" else there).get(id)
+        for subtype, id in sorted(self._valued_entities):
+            entity = (calls if subtype == "tool-call" else by_id).get(id)
             if entity is not None and not (entity.get("encryptedValue") or entity.get("encryptedContent")):
                 yield "snapshot", "silent", "MESSAGES_SNAPSHOT: an encrypted value is not repeated"
         for kind in (_TEXT, _THOUGHT, _CALL):
-            if any(id not in calls if kind is _CALL else id in gone for id in run.opened(kind)):
+            if any(id not in calls if kind is _CALL else id in removed_ids for id in run.open_of(kind)):
                 yield "snapshot", "silent", f"MESSAGES_SNAPSHOT: it drops an open {kind.name}"
-        for id in gone:
-            del self._kinds[id]
-        self._calls = set(calls)
+        for id in removed_ids:
+            del self._roles[id]
+        self._call_ids = set(calls)
         for message in messages:
-            self._learn(run, message, replaces=True)
+            self._add_message(run, message, replaces=True)
 
-    def _learn(self, run: _Run, message: Mapping[str, Any], replaces: bool) -> None:
+    def _add_message(self, run: _RunState, message: Mapping[str, Any], replaces: bool) -> None:
         """A message that was not streamed."""
         id, role, owner = message["id"], message["role"], message.get("subagentRunId")
-        self._kinds[id] = role if replaces else self._kinds.get(id, role)
-        bucket = role if role in ("reasoning", "activity") else "message"
-        entities = [(bucket, id), *(("call", call["id"]) for call in message.get("toolCalls") or [])]
+        self._roles[id] = role if replaces else self._roles.get(id, role)
+        id_space = role if role in ("reasoning", "activity") else "message"
+        entities = [(id_space, id), *(("call", call["id"]) for call in message.get("toolCalls") or [])]
         for entity in entities:
             if replaces or entity not in run.owners:
                 run.owners[entity] = owner
-        self._calls |= {id for bucket, id in entities if bucket == "call"}
+        self._call_ids |= {id for id_space, id in entities if id_space == "call"}
 
-    def _named(self, id: str, kind: str, type: str) -> Iterator[Breach]:
-        if id in self._kinds:
-            yield "ids", "silent", f"{type}: a message of this thread has this id already"
+    def _add_id(self, id: str, role: str, event_type: str) -> Iterator[Breach]:
+        if id in self._roles:
+            yield "ids", "silent", f"{event_type}: a message of this thread has this id already"
         else:
-            self._kinds[id] = kind
+            self._roles[id] = role
 
-    def _owner(self, run: _Run, bucket: str, id: str, type: str, event: Mapping[str, Any]) -> Iterator[Breach]:
-        tag = event.get("subagentRunId")
-        if tag is not None and (bucket, id) in run.owners and run.owners[bucket, id] != tag:
-            yield "owner", "fatal", f"{type}: it is of another subagent"
+    def _check_owner(
+        self, run: _RunState, id_space: str, id: str, event_type: str, event: Mapping[str, Any]
+    ) -> Iterator[Breach]:
+        subagent_run_id = event.get("subagentRunId")
+        if subagent_run_id is not None and (id_space, id) in run.owners and run.owners[id_space, id] != subagent_run_id:
+            yield "owner", "fatal", f"{event_type}: it is of another subagent"
 
-    def _thinks(self, run: _Run, owner: _Owner) -> bool:
-        return any(owner in run.opened(kind).values() for kind in (_THOUGHT, _SPAN, _THINKING, _STEP))
+    def _is_reasoning(self, run: _RunState, owner: _Owner) -> bool:
+        return any(owner in run.open_of(kind).values() for kind in (_THOUGHT, _SPAN, _THINKING, _STEP))
 
-    def _subagent(self, run: _Run, kind: str, event: Mapping[str, Any]) -> Iterator[Breach]:
+    def _subagent(self, run: _RunState, event_type: str, event: Mapping[str, Any]) -> Iterator[Breach]:
         id, parent = event["subagentRunId"], event.get("parentSubagentRunId")
-        if kind == "SUBAGENT_STARTED":
-            if id in run.subagents:
+        if event_type == "SUBAGENT_STARTED":
+            if id in run.subagent_is_active:
                 yield "subagent", "fatal", "SUBAGENT_STARTED: it has started already"
-            if parent is not None and parent not in run.subagents:
+            if parent is not None and parent not in run.subagent_is_active:
                 yield "subagent", "fatal", "SUBAGENT_STARTED: its parent has not started"
-        elif not run.subagents.get(id):
-            yield "subagent", "fatal", f"{kind}: it is not active"
-        run.subagents[id] = kind == "SUBAGENT_STARTED"
+        elif not run.subagent_is_active.get(id):
+            yield "subagent", "fatal", f"{event_type}: it is not active"
+        run.subagent_is_active[id] = event_type == "SUBAGENT_STARTED"
 
 
-def _known(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _known_messages(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Without those that the client removed."""
     return [message for message in messages if message.get("role") in ROLES]

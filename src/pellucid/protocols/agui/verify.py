@@ -3,7 +3,7 @@
     violation = verify(events)                       # None, or its index, rule, severity and what is wrong
     verifier = Verifier("0.x"); verifier.feed(event); …; verifier.end()      # while they come
 
-`STRUCT_REDACTORS` names every rule. How grave a breach is depends on the rule and the dialect:
+`sequence.RULES` names every rule. How grave a breach is depends on the rule and the dialect:
 
 fatal   the official client ends the run with an error
 silent  it goes on, at most with a warning, and something is lost, changed, or left to luck
@@ -27,117 +27,119 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from . import shapes as s
+from . import event_schema as s
 from .dialects import DialectName
-from .sequence import Breach, Sequence, Severity
+from .sequence import Breach, SequenceVerifier, Severity
 
-_CHUNK = {
+_CHUNK_EVENTS = {
     "TEXT_MESSAGE_CHUNK": ("messageId", "TEXT_MESSAGE", "CONTENT", ("role", "name")),
     "TOOL_CALL_CHUNK": ("toolCallId", "TOOL_CALL", "ARGS", ("toolCallName", "parentMessageId")),
     "REASONING_MESSAGE_CHUNK": ("messageId", "REASONING_MESSAGE", "CONTENT", ()),
 }
-_PASS_CHUNKS = {"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE", "SUBAGENT_STARTED"}
-_CLOSE_ALL = {"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "MESSAGES_SNAPSHOT"}
+_ENDS_NOTHING = {"RAW", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA", "REASONING_ENCRYPTED_VALUE", "SUBAGENT_STARTED"}
+_ENDS_ALL = {"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "MESSAGES_SNAPSHOT"}
 
 
-class Broken(Exception):
+class BadChunk(Exception):
     """A chunk that belongs to nothing, or disagrees with what it belongs to."""
 
 
-class _Lane(NamedTuple):
+class _OpenEntity(NamedTuple):
     """What one agent has open in chunks, and what its first chunk said."""
 
     chunk: str
     id: str
-    said: tuple[Any, ...]
-    owner: str | None
+    first_fields: tuple[Any, ...]
+    subagent_run_id: str | None
 
 
-class Lanes:
-    def __init__(self, proposed: bool) -> None:
-        self._proposed = proposed
-        self._lanes: dict[str | None, _Lane] = {}
+class ChunkExpander:
+    def __init__(self, is_proposal: bool) -> None:
+        self._is_proposal = is_proposal
+        self._open_entities: dict[str | None, _OpenEntity] = {}
 
-    def whole(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The event without chunks, and what it closes before it. Raises `Broken`."""
-        return self._expanded(event) if event["type"] in _CHUNK else [*self._closed(event), event]
+    def expand(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        """The event without chunks, and what it closes before it. Raises `BadChunk`."""
+        return self._expand_chunk(event) if event["type"] in _CHUNK_EVENTS else [*self._ends_before(event), event]
 
-    def holds(self, id: str) -> bool:
+    def is_open(self, id: str) -> bool:
         """Whether this is open in chunks."""
-        return any(lane.id == id for lane in self._lanes.values())
+        return any(entity.id == id for entity in self._open_entities.values())
 
-    def _closed(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def _ends_before(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """The ends of what chunks have open and this event closes."""
-        kind, owner = event["type"], event.get("subagentRunId")
+        event_type, owner = event["type"], event.get("subagentRunId")
         ends: list[Mapping[str, Any]] = []
-        for at, lane in list(self._lanes.items()):
-            if self._proposed and lane.chunk == "REASONING_MESSAGE_CHUNK":
-                closes = not kind.startswith("REASONING_")
+        for agent, entity in list(self._open_entities.items()):
+            if self._is_proposal and entity.chunk == "REASONING_MESSAGE_CHUNK":
+                closes = not event_type.startswith("REASONING_")
             else:
-                closes = kind in _CLOSE_ALL or (kind not in _PASS_CHUNKS and at == owner)
-            ends += self._close(at) if closes else []
+                closes = event_type in _ENDS_ALL or (event_type not in _ENDS_NOTHING and agent == owner)
+            ends += self._end_entity(agent) if closes else []
         return ends
 
-    def _close(self, owner: str | None) -> list[Mapping[str, Any]]:
-        lane = self._lanes.pop(owner, None)
-        if lane is None:
+    def _end_entity(self, agent: str | None) -> list[Mapping[str, Any]]:
+        entity = self._open_entities.pop(agent, None)
+        if entity is None:
             return []
-        key, base, _, _ = _CHUNK[lane.chunk]
-        return [{"type": f"{base}_END", key: lane.id, **_owned(lane.owner)}]
+        key, base, _, _ = _CHUNK_EVENTS[entity.chunk]
+        return [{"type": f"{base}_END", key: entity.id, **_subagent_field(entity.subagent_run_id)}]
 
-    def _expanded(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    def _expand_chunk(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         """The chunk as the events that it stands for."""
         chunk: str = event["type"]
-        key, base, more, repeated = _CHUNK[chunk]
+        key, base, delta_suffix, repeated = _CHUNK_EVENTS[chunk]
         id, delta = event.get(key), event.get("delta")
-        at = self._lane_of(chunk, id, event.get("subagentRunId"))
-        lane = self._lanes.get(at)
+        agent = self._agent_of(chunk, id, event.get("subagentRunId"))
+        entity = self._open_entities.get(agent)
         out: list[Mapping[str, Any]] = []
-        if lane is not None and lane.chunk == chunk and id in (None, lane.id):
-            for name, said in zip(repeated, lane.said, strict=True):
-                if event.get(name, said) != said:
-                    raise Broken(f"{chunk}: its {name} is not that of the first chunk")
+        if entity is not None and entity.chunk == chunk and id in (None, entity.id):
+            for name, expected in zip(repeated, entity.first_fields, strict=True):
+                if event.get(name, expected) != expected:
+                    raise BadChunk(f"{chunk}: its {name} is not that of the first chunk")
         else:
-            out += self._close(at)
+            out += self._end_entity(agent)
             for name in (key, "toolCallName") if chunk == "TOOL_CALL_CHUNK" else (key,):
                 if event.get(name) is None:
-                    raise Broken(f"{chunk}: the first one needs a {name}")
+                    raise BadChunk(f"{chunk}: the first one needs a {name}")
             assert isinstance(id, str)
-            said = tuple(event.get(name, "assistant" if name == "role" else None) for name in repeated)
-            lane = self._lanes[at] = _Lane(chunk, id, said, event.get("subagentRunId"))
+            expected = tuple(event.get(name, "assistant" if name == "role" else None) for name in repeated)
+            entity = self._open_entities[agent] = _OpenEntity(chunk, id, expected, event.get("subagentRunId"))
             start = {name: event[name] for name in (*repeated, "subagentRunId") if name in event}
-            out.append({**start, "type": f"{base}_NO_CHECKPOINT", key: id})
-        if self._proposed and chunk == "REASONING_MESSAGE_CHUNK" and not delta:
+            out.append({**start, "type": f"{base}_START", key: id})
+        if self._is_proposal and chunk == "REASONING_MESSAGE_CHUNK" and not delta:
             # An empty chunk closes; it is no empty delta.
-            return out + self._close(at) if delta == "" or not out else out
+            return out + self._end_entity(agent) if delta == "" or not out else out
         if delta is not None or event.get("rawEvent") is not None or (not out and event.get("metadata") is not None):
-            owner = event.get("subagentRunId", lane.owner)
-            out.append({"type": f"{base}_{more}", key: lane.id, "delta": delta or "", **_owned(owner)})
+            owner = event.get("subagentRunId", entity.subagent_run_id)
+            out.append(
+                {"type": f"{base}_{delta_suffix}", key: entity.id, "delta": delta or "", **_subagent_field(owner)}
+            )
         return out
 
-    def _lane_of(self, chunk: str, id: str | None, tag: str | None) -> str | None:
+    def _agent_of(self, chunk: str, id: str | None, subagent_run_id: str | None) -> str | None:
         if id is not None:
-            for owner, lane in self._lanes.items():
-                if (lane.chunk, lane.id) == (chunk, id):
-                    if tag not in (None, owner):
-                        raise Broken(f"{chunk}: another subagent has this open")
-                    return owner
-            return tag
-        if tag is not None:
-            return tag
-        mine = [owner for owner, lane in self._lanes.items() if lane.chunk == chunk]
-        if None in mine or not mine:
+            for agent, entity in self._open_entities.items():
+                if (entity.chunk, entity.id) == (chunk, id):
+                    if subagent_run_id not in (None, agent):
+                        raise BadChunk(f"{chunk}: another subagent has this open")
+                    return agent
+            return subagent_run_id
+        if subagent_run_id is not None:
+            return subagent_run_id
+        agents = [agent for agent, entity in self._open_entities.items() if entity.chunk == chunk]
+        if None in agents or not agents:
             return None
-        if len(mine) > 1:
-            raise Broken(f"{chunk}: several are open, and it names neither an id nor a subagent")
-        return mine[0]
+        if len(agents) > 1:
+            raise BadChunk(f"{chunk}: several are open, and it names neither an id nor a subagent")
+        return agents[0]
 
 
-def _owned(owner: str | None) -> dict[str, Any]:
-    return {} if owner is None else {"subagentRunId": owner}
+def _subagent_field(subagent_run_id: str | None) -> dict[str, Any]:
+    return {} if subagent_run_id is None else {"subagentRunId": subagent_run_id}
 
 
-_ORDER: tuple[Severity, ...] = get_args(Severity)
+_SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -151,23 +153,25 @@ class Violation(msgspec.Struct, frozen=True):
         return f"event {self.index}: {self.rule} ({self.severity}): {self.message}"
 
 
-class _Rules(NamedTuple):
+class _DialectRules(NamedTuple):
     """What a dialect says otherwise."""
 
-    shapes: s.Shapes
-    strange: Severity = "fatal"
+    schema: s.EventSchema
+    unknown_type_severity: Severity = "fatal"
     """An event of an unknown type."""
-    after_error: bool = False
+    allows_run_after_error: bool = False
     """Whether a run may follow one that failed."""
-    empty: Severity = "fatal"
-    proposed: bool = False
+    empty_delta_severity: Severity = "fatal"
+    is_proposal: bool = False
 
 
-_DIALECTS: dict[str, _Rules] = {
-    "1.0": _Rules(s.Shapes(s.EVENTS, s.ROWS, s.UNIONS, "removed"), "silent", True, "style"),
-    "0.x": _Rules(s.Shapes(s.OLD_EVENTS, s.OLD_ROWS, s.OLD_UNIONS, "refused")),
-    "thinking": _Rules(s.Shapes(s.OLDEST_EVENTS, s.OLD_ROWS, s.OLDEST_UNIONS, "refused")),
-    "proposal": _Rules(s.Shapes(s.PROPOSED_EVENTS, s.OLD_ROWS, s.PROPOSED_UNIONS, "refused"), proposed=True),
+_DIALECTS: dict[str, _DialectRules] = {
+    "1.0": _DialectRules(s.EventSchema(s.EVENTS, s.OBJECTS, s.UNIONS, "removed"), "silent", True, "style"),
+    "0.x": _DialectRules(s.EventSchema(s.OLD_EVENTS, s.OLD_OBJECTS, s.OLD_UNIONS, "refused")),
+    "thinking": _DialectRules(s.EventSchema(s.OLDEST_EVENTS, s.OLD_OBJECTS, s.OLDEST_UNIONS, "refused")),
+    "proposal": _DialectRules(
+        s.EventSchema(s.PROPOSED_EVENTS, s.OLD_OBJECTS, s.PROPOSED_UNIONS, "refused"), is_proposal=True
+    ),
 }
 
 
@@ -177,10 +181,10 @@ def verify(events: Iterable[Any], dialect: DialectName = "1.0", least: Severity 
     An event is a JSON object, or anything that msgspec (or Pydantic) can turn into one.
     """
     verifier = Verifier(dialect)
-    wanted = _ORDER[: _ORDER.index(least) + 1]
-    found = (one for event in events for one in verifier.feed(event))
-    first = next((one for one in found if one.severity in wanted), None)
-    return first or next((one for one in verifier.end() if one.severity in wanted), None)
+    severities = _SEVERITIES[: _SEVERITIES.index(least) + 1]
+    violations = (violation for event in events for violation in verifier.feed(event))
+    first = next((violation for violation in violations if violation.severity in severities), None)
+    return first or next((violation for violation in verifier.end() if violation.severity in severities), None)
 
 
 class Verifier:
@@ -191,53 +195,53 @@ class Verifier:
             raise ValueError(f"there is no dialect {dialect!r}; there are {', '.join(_DIALECTS)}")
         self._rules = _DIALECTS[dialect]
         self._index = 0
-        self._dead = False
-        self._lanes = Lanes(self._rules.proposed)
-        self._sequence = Sequence(self._rules.after_error, self._rules.empty)
+        self._has_failed = False
+        self._chunk_expander = ChunkExpander(self._rules.is_proposal)
+        self._sequence = SequenceVerifier(self._rules.allows_run_after_error, self._rules.empty_delta_severity)
 
     def feed(self, event: Any) -> list[Violation]:
         """What is wrong with the next event, in no order of gravity."""
-        return self._said(self._of(event))
+        return self._violations(self._breaches(event))
 
     def end(self) -> list[Violation]:
         """What is wrong when nothing more comes."""
-        return self._said(self._sequence.end())
+        return self._violations(self._sequence.end())
 
-    def _said(self, breaches: Iterator[Breach]) -> list[Violation]:
-        found: list[Violation] = []
-        if not self._dead:
+    def _violations(self, breaches: Iterator[Breach]) -> list[Violation]:
+        violations: list[Violation] = []
+        if not self._has_failed:
             for rule, severity, message in breaches:
-                found.append(Violation(self._index, rule, severity, message))
+                violations.append(Violation(self._index, rule, severity, message))
                 if severity == "fatal":
-                    self._dead = True
+                    self._has_failed = True
                     break
             self._index += 1
-        return found
+        return violations
 
-    def _of(self, event: Any) -> Iterator[Breach]:
-        known = _as_object(event)
-        kind = known.get("type") if known is not None else None
-        if known is None or not isinstance(kind, str) or not kind:
+    def _breaches(self, event: Any) -> Iterator[Breach]:
+        fields = _as_object(event)
+        kind = fields.get("type") if fields is not None else None
+        if fields is None or not isinstance(kind, str) or not kind:
             yield "event", "fatal", "it is not a JSON object with a type"
             return
-        if kind in s.THINKING_EVENTS and self._rules.strange == "silent":
+        if kind in s.THINKING_EVENTS and self._rules.unknown_type_severity == "silent":
             yield "retired", "silent", f"{kind} is translated; what it stands for is not looked at"
             return
-        if kind not in self._rules.shapes.types:
-            yield "type", self._rules.strange, "no such event is known here"
+        if kind not in self._rules.schema.event_types:
+            yield "type", self._rules.unknown_type_severity, "no such event is known here"
             return
-        flaws = self._rules.shapes.flaws(known)
-        for rule, what in flaws:
-            yield rule, "fatal" if rule == "fields" else "silent", f"{kind}: {what}"
-        clean = {name: value for name, value in known.items() if value is not None} if flaws else known
+        flaws = self._rules.schema.flaws(fields)
+        for rule, message in flaws:
+            yield rule, "fatal" if rule == "fields" else "silent", f"{kind}: {message}"
+        clean = {name: value for name, value in fields.items() if value is not None} if flaws else fields
         try:
-            whole = self._lanes.whole(clean)
-        except Broken as broken:
-            yield "chunk", "fatal", str(broken)
+            expanded = self._chunk_expander.expand(clean)
+        except BadChunk as error:
+            yield "chunk", "fatal", str(error)
             return
-        for one in whole:
+        for one in expanded:
             # What comes in chunks has no end of its own, so what is sealed of it follows the last of them.
-            ended = one["type"] != "REASONING_ENCRYPTED_VALUE" or not self._lanes.holds(one["entityId"])
+            ended = one["type"] != "REASONING_ENCRYPTED_VALUE" or not self._chunk_expander.is_open(one["entityId"])
             yield from (breach for breach in self._sequence.feed(one) if ended or breach[0] != "order")
 
 

@@ -186,30 +186,30 @@ def error_body(error: ErrorInfo) -> str:
     return error.full_message
 
 
-OURS = "pellucid"
+METADATA_KEY = "pellucid"
 
 _FORMS: dict[str, Form] = {"summary": "summary", "redacted": "redacted"}
 """What a text may say that it is; if it says nothing that is known, it is the thought."""
 
 
-class Mark:
+class PartMetadata:
     """What was found there. Anybody may have written it, so nothing of it is believed that could not be."""
 
-    __slots__ = ("complete", "form", "item", "refusal", "sealed")
+    __slots__ = ("form", "is_complete", "is_refusal", "item_id", "token")
 
     def __init__(self, value: Any) -> None:
         fields = value if isinstance(value, dict) else {}
-        self.item = _text(fields.get("item"))
-        self.sealed = _text(fields.get("sealed"))
-        self.form = _FORMS.get(_text(fields.get("form")) or "", "raw")
-        self.complete = fields.get("complete") is not False
-        self.refusal = fields.get("refusal") is True
+        self.item_id = _text_or_none(fields.get("item"))
+        self.token = _text_or_none(fields.get("sealed"))
+        self.form = _FORMS.get(_text_or_none(fields.get("form")) or "", "raw")
+        self.is_complete = fields.get("complete") is not False
+        self.is_refusal = fields.get("refusal") is True
 
 
-def mark_of(metadata: Any) -> Mark:
+def part_metadata(metadata: Any) -> PartMetadata:
     """The mark in a part's `providerMetadata`; an empty one where there is none of ours."""
-    return Mark(metadata.get(OURS) if isinstance(metadata, dict) else None)
+    return PartMetadata(metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None)
 
 
-def _text(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None

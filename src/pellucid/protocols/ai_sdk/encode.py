@@ -65,15 +65,15 @@ from ...parts import (
 from ...unicode import json_safe, replace_surrogates
 from .. import text_metadata
 from . import chunks as c
-from .chunks import OURS, FinishReason
+from .chunks import METADATA_KEY, FinishReason
 
-CUT = "The model was cut off in the middle of this call."
+INCOMPLETE_CALL = "The model was cut off in the middle of this call."
 _NOT_JSON = "The model wrote arguments that are not JSON."
 
-_MOST = 2**53 - 1
+_MAX_SAFE_INTEGER = 2**53 - 1
 """What JavaScript can hold."""
 
-_USAGE = {
+_USAGE_FIELDS = {
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
     "totalTokens": "total_tokens",
@@ -83,14 +83,14 @@ _USAGE = {
 """The AI SDK's names, and ours."""
 
 
-def input_of(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str | None]:
+def parse_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str | None]:
     """The arguments as JSON, as the model wrote them; or their text, and what is wrong with it."""
     try:
         text = replace_surrogates(part.args_as_json())
     except (TypeError, ValueError, RecursionError):
         return "", _NOT_JSON
     if not part.complete:
-        return text if part.args else "", CUT
+        return text if part.args else "", INCOMPLETE_CALL
     try:
         # On one line, and nothing else changed: numbers stay as precise as they are.
         msgspec.json.decode(text)
@@ -99,7 +99,7 @@ def input_of(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str | None]
         return text, _NOT_JSON
 
 
-def finish_reason(end: RunEndEvent, *, calls: bool) -> FinishReason:
+def finish_reason(end: RunEndEvent, *, has_pending_calls: bool) -> FinishReason:
     """`calls`: whether there are some that nobody answered."""
     match end.status, end.incomplete_reason:
         case "failed", _:
@@ -111,17 +111,17 @@ def finish_reason(end: RunEndEvent, *, calls: bool) -> FinishReason:
         case "incomplete", _:
             return "length"
         case _:
-            return "tool-calls" if calls else "stop"
+            return "tool-calls" if has_pending_calls else "stop"
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
     """The numbers that are known; none, if its reader may not see them."""
-    known = {name: getattr(usage, ours) for name, ours in _USAGE.items()}
-    return {name: number for name, number in known.items() if number is not None and 0 <= number <= _MOST}
+    counts = {name: getattr(usage, field) for name, field in _USAGE_FIELDS.items()}
+    return {name: number for name, number in counts.items() if number is not None and 0 <= number <= _MAX_SAFE_INTEGER}
 
 
 DONE = b"data: [DONE]\n\n"
-QUEUED = b": queued\n\n"
+QUEUED_COMMENT = b": queued\n\n"
 
 _json = msgspec.json.Encoder().encode
 
@@ -138,26 +138,26 @@ class Encoder:
         self._message_id, self._model = replace_surrogates(message_id), replace_surrogates(model)
         self._seals = seals
         self._out: list[bytes] = []
-        self._step = False
-        self._item: _Item | None = None
-        self._block: _Block | None = None
+        self._in_step = False
+        self._open_item: _OpenItem | None = None
+        self._open_block: _OpenBlock | None = None
         """The open block."""
-        self._begun: ThinkingPart | TextPart | RefusalPart | None = None
+        self._pending_part: ThinkingPart | TextPart | RefusalPart | None = None
         """A part that has begun, and said nothing yet."""
-        self._head: bytes | None = None
+        self._delta_prefix: bytes | None = None
         """The beginning of every delta of the open part, once it has a place."""
-        self._calls: dict[str, str] = {}
+        self._call_ids: dict[str, str] = {}
         """The calls that were told, and by which ids."""
-        self._told_ids: set[str] = set()
-        self._unanswered: set[str] = set()
-        self._sources: set[str] = set()
-        self._ids = 0
+        self._used_call_ids: set[str] = set()
+        self._pending_calls: set[str] = set()
+        self._source_urls: set[str] = set()
+        self._generated_ids = 0
 
     def start(self, *, queued: bool = False) -> bytes:
         """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
         self._write(c.StartChunk(self._message_id, {"model": self._model}))
-        opening = self._take()
-        return opening + QUEUED if queued else opening
+        output = self._take_output()
+        return output + QUEUED_COMMENT if queued else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
         """What these events are on the wire (maybe nothing). This protocol tells no time."""
@@ -168,15 +168,15 @@ class Encoder:
                 handler = HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, event)
-        return self._take()
+        return self._take_output()
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
         """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
-        return self._encode_text if self._head is not None else None
+        return self._encode_text if self._delta_prefix is not None else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
-        assert self._head is not None
-        return self._head + _json(text) + b"}\n\n"
+        assert self._delta_prefix is not None
+        return self._delta_prefix + _json(text) + b"}\n\n"
 
     # --- deltas ------------------------------------------------------------------------------------------------
 
@@ -185,175 +185,177 @@ class Encoder:
         text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
         if not text:
             return
-        head = self._head
-        if head is None:
-            if self._begun is None:
+        prefix = self._delta_prefix
+        if prefix is None:
+            if self._pending_part is None:
                 return
-            head = self._open(self._begun)
+            prefix = self._block_for(self._pending_part)
         try:
             data = _json(text)
         except UnicodeEncodeError:
             data = _json(replace_surrogates(text))
-        self._out.append(head + data + b"}\n\n")
+        self._out.append(prefix + data + b"}\n\n")
 
     # --- items -------------------------------------------------------------------------------------------------
 
     def _item_start(self, event: ItemStartEvent) -> None:
-        self._item = item = _Item(replace_surrogates(event.id) if event.id else self._fresh_id(), event.kind)
+        self._open_item = item = _OpenItem(replace_surrogates(event.id) if event.id else self._fresh_id(), event.kind)
         if event.kind == "reasoning":
-            self._begin("reasoning", item, {})
+            self._start_block("reasoning", item, {})
 
     def _item_end(self, event: ItemEndEvent) -> None:
-        item, self._item = self._item, None
-        self._begun = self._head = None
+        item, self._open_item = self._open_item, None
+        self._pending_part = self._delta_prefix = None
         if item is None:
             return
-        seal = event.seal if event.seal is not None else item.token
+        seal = event.seal if event.seal is not None else item.seal
         seal = replace_surrogates(seal) if seal is not None and self._seals else None
-        if item.kind == "message" and seal is not None and self._block is None:
-            self._begin("text", item, {})
-        if self._block is not None:
-            cut = {"complete": False} if event.status == "incomplete" else {}
-            self._end_block(item, cut if seal is None else {**cut, "sealed": seal})
+        if item.kind == "message" and seal is not None and self._open_block is None:
+            self._start_block("text", item, {})
+        if self._open_block is not None:
+            incomplete = {"complete": False} if event.status == "incomplete" else {}
+            self._end_block(item, incomplete if seal is None else {**incomplete, "sealed": seal})
             seal = None
-        self._release(item, seal)
+        self._write_held(item, seal)
 
-    def _release(self, item: _Item, seal: str | None) -> None:
+    def _write_held(self, item: _OpenItem, seal: str | None) -> None:
         """What waited for the item's end, with its seal where it has a place for it."""
-        held, item.held = item.held, []
-        bearers = [chunk for chunk in held if item.bears(chunk)]
-        if seal is not None and bearers:
-            _mark(bearers[-1], item=item.id, sealed=seal)
+        chunks, item.held_chunks = item.held_chunks, []
+        carriers = [chunk for chunk in chunks if item.carries_seal(chunk)]
+        if seal is not None and carriers:
+            _add_metadata(carriers[-1], item=item.id, sealed=seal)
             seal = None
-        for chunk in held:
-            if seal is not None and isinstance(chunk, _INPUTS):
-                _mark(chunk, item=item.id)
+        for chunk in chunks:
+            if seal is not None and isinstance(chunk, _TOOL_INPUTS):
+                _add_metadata(chunk, item=item.id)
             self._write(chunk)
         if seal is not None:
             self._write(c.SealChunk(item.id, {"item": item.id, "sealed": seal}))
 
     # --- blocks ------------------------------------------------------------------------------------------------
 
-    def _open(self, part: ThinkingPart | TextPart | RefusalPart) -> bytes:
+    def _block_for(self, part: ThinkingPart | TextPart | RefusalPart) -> bytes:
         """The head of the deltas of the block that this part is written to."""
-        item, block = self._item, self._block
+        item, block = self._open_item, self._open_block
         assert item is not None
         kind = "reasoning" if isinstance(part, ThinkingPart) else "text"
-        marks: dict[str, Any] = {"refusal": True} if isinstance(part, RefusalPart) else {}
+        metadata: dict[str, Any] = {"refusal": True} if isinstance(part, RefusalPart) else {}
         if isinstance(part, ThinkingPart) and part.form != "raw":
-            marks["form"] = part.form
-        if block is not None and not block.used and block.kind == kind:
-            block.marks = marks
+            metadata["form"] = part.form
+        if block is not None and not block.has_text and block.kind == kind:
+            block.metadata = metadata
         else:
             if block is not None:
                 self._end_block(item, {})
-            block = self._begin(kind, item, marks)
-        block.used = True
-        self._begun = None
-        self._head = block.head
-        return block.head
+            block = self._start_block(kind, item, metadata)
+        block.has_text = True
+        self._pending_part = None
+        self._delta_prefix = block.delta_prefix
+        return block.delta_prefix
 
-    def _begin(self, kind: str, item: _Item, marks: dict[str, Any]) -> _Block:
-        self._need_step()
-        item.blocks += 1
-        id = item.id if item.blocks == 1 else f"{item.id}:{item.blocks}"
-        block = self._block = _Block(kind, id, marks)
+    def _start_block(self, kind: str, item: _OpenItem, metadata: dict[str, Any]) -> _OpenBlock:
+        self._ensure_step()
+        item.block_count += 1
+        id = item.id if item.block_count == 1 else f"{item.id}:{item.block_count}"
+        block = self._open_block = _OpenBlock(kind, id, metadata)
         if kind == "reasoning":
-            self._write(c.ReasoningStartChunk(id, {OURS: {"item": item.id, **marks}}))
+            self._write(c.ReasoningStartChunk(id, {METADATA_KEY: {"item": item.id, **metadata}}))
         else:
-            self._write(c.TextStartChunk(id, {OURS: marks} if marks else UNSET))
+            self._write(c.TextStartChunk(id, {METADATA_KEY: metadata} if metadata else UNSET))
         return block
 
-    def _end_block(self, item: _Item, more: dict[str, Any]) -> None:
-        block, self._block = self._block, None
+    def _end_block(self, item: _OpenItem, extra: dict[str, Any]) -> None:
+        block, self._open_block = self._open_block, None
         assert block is not None
-        marks = {**block.marks, **more}
+        metadata = {**block.metadata, **extra}
         if block.kind == "reasoning":
-            self._write(c.ReasoningEndChunk(block.id, {OURS: {"item": item.id, **marks}}))
+            self._write(c.ReasoningEndChunk(block.id, {METADATA_KEY: {"item": item.id, **metadata}}))
         else:
-            if "sealed" in marks:
-                marks = {"item": item.id, **marks}
-            self._write(c.TextEndChunk(block.id, {OURS: marks} if marks else UNSET))
+            if "sealed" in metadata:
+                metadata = {"item": item.id, **metadata}
+            self._write(c.TextEndChunk(block.id, {METADATA_KEY: metadata} if metadata else UNSET))
 
     # --- parts -------------------------------------------------------------------------------------------------
 
     def _part_start(self, event: PartStartEvent) -> None:
-        part, self._head = event.part, None
-        if self._item is None:
+        part, self._delta_prefix = event.part, None
+        if self._open_item is None:
             return
         if isinstance(part, ThinkingPart | TextPart | RefusalPart):
-            self._begun = part
+            self._pending_part = part
         elif isinstance(part, ToolCallPart | BuiltinToolCallPart):
-            self._call_start(part, self._item)
+            self._call_start(part, self._open_item)
 
     def _part_end(self, event: PartEndEvent) -> None:
-        self._begun = self._head = None
-        if self._item is not None:
-            finish = _ENDS.get(type(event.part))
-            if finish is not None:
-                finish(self, event.part, self._item)
+        self._pending_part = self._delta_prefix = None
+        if self._open_item is not None:
+            handler = _PART_END_HANDLERS.get(type(event.part))
+            if handler is not None:
+                handler(self, event.part, self._open_item)
 
-    def _text_end(self, part: TextPart, item: _Item) -> None:
+    def _text_end(self, part: TextPart, item: _OpenItem) -> None:
         for one in text_metadata.citations(part.annotations or []):
-            if one.url not in self._sources:
-                self._sources.add(one.url)
-                source = f"source_{len(self._sources)}_{self._message_id}"
-                item.held.append(c.SourceUrlChunk(source, one.url, one.title or UNSET))
+            if one.url not in self._source_urls:
+                self._source_urls.add(one.url)
+                source = f"source_{len(self._source_urls)}_{self._message_id}"
+                item.held_chunks.append(c.SourceUrlChunk(source, one.url, one.title or UNSET))
 
-    def _sealed_end(self, part: SealedPart, item: _Item) -> None:
-        item.token = part.token or None
+    def _sealed_end(self, part: SealedPart, item: _OpenItem) -> None:
+        item.seal = part.token or None
 
-    def _file_end(self, part: FilePart, item: _Item) -> None:
+    def _file_end(self, part: FilePart, item: _OpenItem) -> None:
         if not part.thought:
-            self._need_step()
+            self._ensure_step()
             media_type = replace_surrogates(part.media_type)
-            item.held.append(c.FileChunk(f"data:{media_type};base64,{replace_surrogates(part.data)}", media_type))
+            item.held_chunks.append(
+                c.FileChunk(f"data:{media_type};base64,{replace_surrogates(part.data)}", media_type)
+            )
 
-    def _call_start(self, part: ToolCallPart | BuiltinToolCallPart, item: _Item) -> None:
+    def _call_start(self, part: ToolCallPart | BuiltinToolCallPart, item: _OpenItem) -> None:
         id = replace_surrogates(part.tool_call_id)
-        if not id or id in self._told_ids:
+        if not id or id in self._used_call_ids:
             # Two calls under one id would be one to the client.
-            id = item.id if item.id not in self._told_ids else self._fresh_id()
-        item.call = id
-        self._told_ids.add(id)
-        self._calls[part.tool_call_id] = id
-        self._need_step()
+            id = item.id if item.id not in self._used_call_ids else self._fresh_id()
+        item.call_id = id
+        self._used_call_ids.add(id)
+        self._call_ids[part.tool_call_id] = id
+        self._ensure_step()
         executed = True if isinstance(part, BuiltinToolCallPart) else UNSET
         self._write(c.ToolInputStartChunk(id, replace_surrogates(part.tool_name), executed, True))
-        self._head = b'data: {"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % _json(id)
+        self._delta_prefix = b'data: {"type":"tool-input-delta","toolCallId":%b,"inputTextDelta":' % _json(id)
 
-    def _call_end(self, part: ToolCallPart | BuiltinToolCallPart, item: _Item) -> None:
+    def _call_end(self, part: ToolCallPart | BuiltinToolCallPart, item: _OpenItem) -> None:
         executed = True if isinstance(part, BuiltinToolCallPart) else UNSET
         if isinstance(part, ToolCallPart):
-            self._unanswered.add(item.call)
-        given, wrong = input_of(part)
+            self._pending_calls.add(item.call_id)
+        arguments, error = parse_arguments(part)
         chunk: c.Chunk
-        if wrong is None:
+        if error is None:
             chunk = c.ToolInputAvailableChunk(
-                item.call, replace_surrogates(part.tool_name), given, executed, dynamic=True
+                item.call_id, replace_surrogates(part.tool_name), arguments, executed, dynamic=True
             )
         else:
             chunk = c.ToolInputErrorChunk(
-                item.call, replace_surrogates(part.tool_name), given, wrong, executed, dynamic=True
+                item.call_id, replace_surrogates(part.tool_name), arguments, error, executed, dynamic=True
             )
-            if wrong == CUT:
-                _mark(chunk, complete=False)
-        item.held.append(chunk)
+            if error == INCOMPLETE_CALL:
+                _add_metadata(chunk, complete=False)
+        item.held_chunks.append(chunk)
 
-    def _return_end(self, part: BuiltinToolReturnPart, item: _Item) -> None:
-        id = self._called(part.tool_call_id, part.tool_name, item.held, executed=True)
-        item.held.append(c.ToolOutputAvailableChunk(id, json_safe(part).content, True, True))
+    def _return_end(self, part: BuiltinToolReturnPart, item: _OpenItem) -> None:
+        id = self._call_id_for(part.tool_call_id, part.tool_name, item.held_chunks, executed=True)
+        item.held_chunks.append(c.ToolOutputAvailableChunk(id, json_safe(part).content, True, True))
 
-    def _called(self, given: str, name: str, out: list[c.Chunk], *, executed: bool) -> str:
+    def _call_id_for(self, tool_call_id: str, name: str, out: list[c.Chunk], *, executed: bool) -> str:
         """The id by which the client knows the call; it is told of one that it does not know."""
-        if given in self._calls:
-            return self._calls[given]
-        self._need_step()
-        id = replace_surrogates(given)
-        if not id or id in self._told_ids:
+        if tool_call_id in self._call_ids:
+            return self._call_ids[tool_call_id]
+        self._ensure_step()
+        id = replace_surrogates(tool_call_id)
+        if not id or id in self._used_call_ids:
             id = self._fresh_id()
-        self._told_ids.add(id)
-        self._calls[given] = id
+        self._used_call_ids.add(id)
+        self._call_ids[tool_call_id] = id
         out.append(
             c.ToolInputAvailableChunk(id, replace_surrogates(name), {}, True if executed else UNSET, dynamic=True),
         )
@@ -363,16 +365,16 @@ class Encoder:
 
     def _turn_start(self, event: ResponseStartEvent) -> None:
         self._end_step()
-        self._need_step()
+        self._ensure_step()
 
-    def _need_step(self) -> None:
-        if not self._step:
-            self._step = True
+    def _ensure_step(self) -> None:
+        if not self._in_step:
+            self._in_step = True
             self._write(c.StartStepChunk())
 
     def _end_step(self) -> None:
-        if self._step:
-            self._step = False
+        if self._in_step:
+            self._in_step = False
             self._write(c.FinishStepChunk())
 
     def _tool_result(self, event: FunctionToolResultEvent) -> None:
@@ -380,25 +382,25 @@ class Encoder:
         if result.tool_name is None:
             return  # a word to the model about its answer, not a call's result
         result = json_safe(result)
-        told: list[c.Chunk] = []
-        id = self._called(event.result.tool_call_id, result.tool_name or "", told, executed=False)
-        self._unanswered.discard(id)
+        chunks: list[c.Chunk] = []
+        id = self._call_id_for(event.result.tool_call_id, result.tool_name or "", chunks, executed=False)
+        self._pending_calls.discard(id)
         if isinstance(result, ToolReturnPart) and result.outcome == "success":
-            told.append(c.ToolOutputAvailableChunk(id, result.content, dynamic=True))
+            chunks.append(c.ToolOutputAvailableChunk(id, result.content, dynamic=True))
         else:
             text = result.content_as_text() if isinstance(result, ToolReturnPart) else result.content
-            told.append(c.ToolOutputErrorChunk(id, text, dynamic=True))
-        for chunk in told:
+            chunks.append(c.ToolOutputErrorChunk(id, text, dynamic=True))
+        for chunk in chunks:
             self._write(chunk)
 
     def _run_end(self, event: RunEndEvent) -> None:
         self.ended = True
-        item, self._item = self._item, None
-        self._begun = self._head = None
+        item, self._open_item = self._open_item, None
+        self._pending_part = self._delta_prefix = None
         if item is not None:
-            if self._block is not None:
+            if self._open_block is not None:
                 self._end_block(item, {"complete": False})
-            self._release(item, None)
+            self._write_held(item, None)
         if event.status == "failed":
             error = event.error or ErrorInfo("server_error", "the run failed without saying why")
             self._write(c.ErrorChunk(replace_surrogates(error.full_message)))
@@ -407,7 +409,7 @@ class Encoder:
             self._write(c.AbortChunk())
         else:
             usage = usage_of(event.usage)
-            reason = finish_reason(event, calls=bool(self._unanswered))
+            reason = finish_reason(event, has_pending_calls=bool(self._pending_calls))
             self._write(c.FinishChunk(reason, {"usage": usage} if usage else UNSET))
         self._out.append(DONE)
 
@@ -415,13 +417,13 @@ class Encoder:
 
     def _fresh_id(self) -> str:
         """An id for what its run gave none."""
-        self._ids += 1
-        return f"{self._message_id}_{self._ids}"
+        self._generated_ids += 1
+        return f"{self._message_id}_{self._generated_ids}"
 
     def _write(self, chunk: c.Chunk) -> None:
         self._out.append(b"data: " + _json(chunk) + b"\n\n")
 
-    def _take(self) -> bytes:
+    def _take_output(self) -> bytes:
         out = self._out
         if not out:
             return b""
@@ -429,50 +431,53 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
 
-_INPUTS = (c.ToolInputAvailableChunk, c.ToolInputErrorChunk)
+_TOOL_INPUTS = (c.ToolInputAvailableChunk, c.ToolInputErrorChunk)
 
 
-class _Item:
+class _OpenItem:
     """The open item."""
 
-    __slots__ = ("blocks", "call", "held", "id", "kind", "token")
+    __slots__ = ("block_count", "call_id", "held_chunks", "id", "kind", "seal")
 
     def __init__(self, id: str, kind: str) -> None:
         self.id = id
         self.kind = kind
-        self.blocks = 0
+        self.block_count = 0
         """How many it has had."""
-        self.call = ""
+        self.call_id = ""
         """By which id its call was told."""
-        self.token: str | None = None
+        self.seal: str | None = None
         """A token of ours that its model's run passed on."""
-        self.held: list[c.Chunk] = []
+        self.held_chunks: list[c.Chunk] = []
         """What waits for its end."""
 
-    def bears(self, chunk: c.Chunk) -> bool:
+    def carries_seal(self, chunk: c.Chunk) -> bool:
         """Whether all that is sealed of the item may ride on it."""
-        return isinstance(chunk, c.FileChunk if self.kind == "file" else _INPUTS) and self.kind in ("file", "tool_call")
+        return isinstance(chunk, c.FileChunk if self.kind == "file" else _TOOL_INPUTS) and self.kind in (
+            "file",
+            "tool_call",
+        )
 
 
-class _Block:
+class _OpenBlock:
     """The open block: the template of its deltas, and what its end is to say."""
 
-    __slots__ = ("head", "id", "kind", "marks", "used")
+    __slots__ = ("delta_prefix", "has_text", "id", "kind", "metadata")
 
-    def __init__(self, kind: str, id: str, marks: dict[str, Any]) -> None:
+    def __init__(self, kind: str, id: str, metadata: dict[str, Any]) -> None:
         self.kind = kind
         self.id = id
-        self.marks = marks
-        self.used = False
-        self.head = b'data: {"type":"%b-delta","id":%b,"delta":' % (kind.encode(), _json(id))
+        self.metadata = metadata
+        self.has_text = False
+        self.delta_prefix = b'data: {"type":"%b-delta","id":%b,"delta":' % (kind.encode(), _json(id))
 
 
-def _mark(chunk: Any, **values: Any) -> None:
-    given = {} if chunk.provider_metadata is UNSET else chunk.provider_metadata[OURS]
-    chunk.provider_metadata = {OURS: {**given, **values}}
+def _add_metadata(chunk: Any, **values: Any) -> None:
+    existing = {} if chunk.provider_metadata is UNSET else chunk.provider_metadata[METADATA_KEY]
+    chunk.provider_metadata = {METADATA_KEY: {**existing, **values}}
 
 
-_ENDS: dict[type[ModelResponsePart], Callable[[Encoder, Any, _Item], None]] = {
+_PART_END_HANDLERS: dict[type[ModelResponsePart], Callable[[Encoder, Any, _OpenItem], None]] = {
     TextPart: Encoder._text_end,
     ToolCallPart: Encoder._call_end,
     BuiltinToolCallPart: Encoder._call_end,

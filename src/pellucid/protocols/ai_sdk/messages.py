@@ -50,9 +50,9 @@ from ...parts import (
 )
 from ...unicode import truncate
 from ..decoding import convert
-from .chunks import OURS, Mark, mark_of
+from .chunks import METADATA_KEY, PartMetadata, part_metadata
 
-DATA = f"data-{OURS}"
+SEAL_PART = f"data-{METADATA_KEY}"
 """The part that holds what is sealed of something that this protocol does not show."""
 
 
@@ -65,13 +65,13 @@ class UIMessage(msgspec.Struct):
 # --- parts, as far as they are read ------------------------------------------------------------------------------
 
 
-class TextUI(msgspec.Struct, rename="camel"):
+class TextUIPart(msgspec.Struct, rename="camel"):
     text: str
     state: str | None = None
     provider_metadata: Any = None
 
 
-class FileUI(msgspec.Struct, rename="camel"):
+class FileUIPart(msgspec.Struct, rename="camel"):
     media_type: str
     url: str
     filename: str | None = None
@@ -83,7 +83,7 @@ class Approval(msgspec.Struct):
     reason: str | None = None
 
 
-class ToolUI(msgspec.Struct, rename="camel"):
+class ToolUIPart(msgspec.Struct, rename="camel"):
     tool_call_id: str
     state: str
     tool_name: str | None = None
@@ -98,56 +98,59 @@ class ToolUI(msgspec.Struct, rename="camel"):
     result_provider_metadata: Any = None
 
 
-class SteeringUI(msgspec.Struct):
+class SteeringUIPart(msgspec.Struct):
     parts: list[dict[str, Any]]
 
 
 T = TypeVar("T")
 
 
-def _read(raw: dict[str, Any], into: type[T], at: str) -> T:
+def _convert_part(raw: dict[str, Any], part_type: type[T], path: str) -> T:
     """Raises `RequestError` with the place."""
     try:
-        return convert(raw, into)
+        return convert(raw, part_type)
     except RequestError as error:
         param, message = error.info.param, error.info.message
-        between = "." if param else ": "
+        separator = "." if param else ": "
         raise RequestError(
-            f"{at}{between}{message}", code=error.info.code, param=f"{at}.{param}" if param else at
+            f"{path}{separator}{message}", code=error.info.code, param=f"{path}.{param}" if param else path
         ) from None
 
 
 # --- the conversation --------------------------------------------------------------------------------------------
 
 
-def history_of(said: Sequence[UIMessage]) -> list[ModelMessage]:
+def history_of(ui_messages: Sequence[UIMessage]) -> list[ModelMessage]:
     """Raises `RequestError` naming the place."""
     messages: list[ModelMessage] = []
-    for index, message in enumerate(said):
-        at = f"messages[{index}].parts"
+    for index, message in enumerate(ui_messages):
+        path = f"messages[{index}].parts"
         match message.role:
             case "system":
-                text = "".join(_read(part, TextUI, f"{at}[{n}]").text for n, part in _of_type(message, "text"))
+                text = "".join(
+                    _convert_part(part, TextUIPart, f"{path}[{number}]").text
+                    for number, part in _of_type(message, "text")
+                )
                 messages += [ModelRequest([SystemPromptPart(text)])] if text else []
             case "user":
-                messages += _asked(message.parts, at)
+                messages += _user_messages(message.parts, path)
             case "assistant":
-                messages += _Answer(message.parts, at).messages
+                messages += _AssistantMessage(message.parts, path).messages
     return join_messages(messages)
 
 
-def _of_type(message: UIMessage, wanted: str) -> list[tuple[int, dict[str, Any]]]:
-    return [(number, part) for number, part in enumerate(message.parts) if part.get("type") == wanted]
+def _of_type(message: UIMessage, part_type: str) -> list[tuple[int, dict[str, Any]]]:
+    return [(number, part) for number, part in enumerate(message.parts) if part.get("type") == part_type]
 
 
-def sealed_at(said: Sequence[UIMessage], token: str) -> str:
+def token_path(messages: Sequence[UIMessage], token: str) -> str:
     """Where in the messages this token stands."""
-    for index, message in enumerate(said):
+    for index, message in enumerate(messages):
         for number, part in enumerate(message.parts):
             for name in ("providerMetadata", "callProviderMetadata", "resultProviderMetadata"):
-                if mark_of(part.get(name)).sealed == token:
-                    return f"messages[{index}].parts[{number}].{name}.{OURS}.sealed"
-            if part.get("type") == DATA and Mark(part.get("data")).sealed == token:
+                if part_metadata(part.get(name)).token == token:
+                    return f"messages[{index}].parts[{number}].{name}.{METADATA_KEY}.sealed"
+            if part.get("type") == SEAL_PART and PartMetadata(part.get("data")).token == token:
                 return f"messages[{index}].parts[{number}].data.sealed"
     return "messages"
 
@@ -155,40 +158,42 @@ def sealed_at(said: Sequence[UIMessage], token: str) -> str:
 # --- what the user says ------------------------------------------------------------------------------------------
 
 
-def _asked(parts: list[dict[str, Any]], at: str) -> list[ModelMessage]:
+def _user_messages(parts: list[dict[str, Any]], base_path: str) -> list[ModelMessage]:
     contents: list[UserContent] = []
     for number, part in enumerate(parts):
-        place, kind = f"{at}[{number}]", str(part.get("type"))
+        path, kind = f"{base_path}[{number}]", str(part.get("type"))
         if kind == "text":
-            contents.append(Text(_read(part, TextUI, place).text))
+            contents.append(Text(_convert_part(part, TextUIPart, path).text))
         elif kind == "file":
-            contents.append(_file(_read(part, FileUI, place), place))
+            contents.append(_user_file(_convert_part(part, FileUIPart, path), path))
         elif not kind.startswith(("data-", "source-", "step-")):
-            _wrong(f"{place}.type", f"a user's message has text and files; {truncate(kind)!r} cannot be read here")
+            _raise_invalid(
+                f"{path}.type", f"a user's message has text and files; {truncate(kind)!r} cannot be read here"
+            )
     if not contents:
         return []
-    words = [content.text for content in contents if isinstance(content, Text)]
-    content = "\n".join(words) if len(words) == len(contents) else contents
+    texts = [content.text for content in contents if isinstance(content, Text)]
+    content = "\n".join(texts) if len(texts) == len(contents) else contents
     return [ModelRequest([UserPromptPart(content)])]
 
 
 _MEDIA: dict[str, type[Image | Audio | Video]] = {"image": Image, "audio": Audio, "video": Video}
 
 
-def _file(file: FileUI, at: str) -> UserContent:
-    data, media_type = _data_of(file.url)
-    given: dict[str, Any]
+def _user_file(file: FileUIPart, path: str) -> UserContent:
+    data, media_type = _split_data_url(file.url)
+    fields: dict[str, Any]
     if data is not None:
-        given = {"data": data, "media_type": media_type or file.media_type}
+        fields = {"data": data, "media_type": media_type or file.media_type}
     elif file.url.startswith(("https://", "http://")):
-        given = {"url": file.url, "media_type": file.media_type}
+        fields = {"url": file.url, "media_type": file.media_type}
     else:
-        _wrong(f"{at}.url", "must be a data: URL in base64, or an http(s) URL")
-    made = _MEDIA.get(file.media_type.partition("/")[0])
-    return made(**given) if made is not None else File(**given, filename=file.filename)
+        _raise_invalid(f"{path}.url", "must be a data: URL in base64, or an http(s) URL")
+    content_type = _MEDIA.get(file.media_type.partition("/")[0])
+    return content_type(**fields) if content_type is not None else File(**fields, filename=file.filename)
 
 
-def _data_of(url: str) -> tuple[str | None, str | None]:
+def _split_data_url(url: str) -> tuple[str | None, str | None]:
     """What a data URL holds in base64, and of which type it says it is."""
     head, comma, data = url.partition(",")
     if not (comma and head[:5].lower() == "data:" and head.lower().endswith(";base64")):
@@ -199,99 +204,109 @@ def _data_of(url: str) -> tuple[str | None, str | None]:
 # --- what the assistant said -------------------------------------------------------------------------------------
 
 
-class _Answer:
+class _AssistantMessage:
     """One message: its steps as responses and results."""
 
-    def __init__(self, parts: list[dict[str, Any]], at: str) -> None:
+    def __init__(self, parts: list[dict[str, Any]], path: str) -> None:
         self.messages: list[ModelMessage] = []
-        self._said: list[ModelResponsePart] = []
+        self._response_parts: list[ModelResponsePart] = []
         self._results: list[ModelRequestPart] = []
-        self._carried = {mark.item for part in parts if part.get("type") == DATA and (mark := Mark(part.get("data")))}
+        self._sealed_item_ids = {
+            metadata.item_id
+            for part in parts
+            if part.get("type") == SEAL_PART and (metadata := PartMetadata(part.get("data")))
+        }
         """The items that have a part for their seal alone."""
         for number, part in enumerate(parts):
-            self._add(part, f"{at}[{number}]")
+            self._add(part, f"{path}[{number}]")
         self._end_step()
 
-    def _add(self, raw: dict[str, Any], at: str) -> None:
+    def _add(self, raw: dict[str, Any], path: str) -> None:
         kind = raw.get("type")
         if not isinstance(kind, str):
-            _wrong(f"{at}.type", "a part says of what type it is")
+            _raise_invalid(f"{path}.type", "a part says of what type it is")
         if kind == "step-start":
             self._end_step()
         elif kind == "text":
-            self._text(_read(raw, TextUI, at))
+            self._text(_convert_part(raw, TextUIPart, path))
         elif kind == "reasoning":
-            self._thought(_read(raw, TextUI, at))
+            self._reasoning(_convert_part(raw, TextUIPart, path))
         elif kind == "file":
-            self._file(_read(raw, FileUI, at))
+            self._file(_convert_part(raw, FileUIPart, path))
         elif kind == "dynamic-tool":
-            self._tool(_read(raw, ToolUI, at), raw.get("toolName"), at)
+            self._tool(_convert_part(raw, ToolUIPart, path), raw.get("toolName"), path)
         elif kind.startswith("tool-"):
-            self._tool(_read(raw, ToolUI, at), kind.removeprefix("tool-"), at)
-        elif kind == DATA:
-            self._seal(Mark(raw.get("data")))
+            self._tool(_convert_part(raw, ToolUIPart, path), kind.removeprefix("tool-"), path)
+        elif kind == SEAL_PART:
+            self._add_seal(PartMetadata(raw.get("data")))
         elif kind == "steering-message":
             self._end_step()
-            self.messages += _asked(_read(raw, SteeringUI, at).parts, f"{at}.parts")
+            self.messages += _user_messages(_convert_part(raw, SteeringUIPart, path).parts, f"{path}.parts")
 
     def _end_step(self) -> None:
-        said, self._said = _without_loose_ends(self._said), []
+        parts, self._response_parts = _without_trailing_reasoning(self._response_parts), []
         results, self._results = self._results, []
-        if said:
-            self.messages.append(ModelResponse(said))
+        if parts:
+            self.messages.append(ModelResponse(parts))
         if results:
             self.messages.append(ModelRequest(results))
 
-    def _seal(self, mark: Mark) -> bool:
-        if mark.sealed is not None:
-            self._said.append(SealedPart(mark.sealed, mark.item))
-        return mark.sealed is not None
+    def _add_seal(self, metadata: PartMetadata) -> bool:
+        if metadata.token is not None:
+            self._response_parts.append(SealedPart(metadata.token, metadata.item_id))
+        return metadata.token is not None
 
-    def _text(self, part: TextUI) -> None:
-        mark = mark_of(part.provider_metadata)
-        self._seal(mark)
-        whole = mark.complete and part.state != "streaming"
-        if part.text and mark.refusal:
-            self._said.append(RefusalPart(part.text, complete=whole))
+    def _text(self, part: TextUIPart) -> None:
+        metadata = part_metadata(part.provider_metadata)
+        self._add_seal(metadata)
+        complete = metadata.is_complete and part.state != "streaming"
+        if part.text and metadata.is_refusal:
+            self._response_parts.append(RefusalPart(part.text, complete=complete))
         elif part.text:
-            self._said.append(TextPart(part.text, complete=whole, item_id=mark.item))
+            self._response_parts.append(TextPart(part.text, complete=complete, item_id=metadata.item_id))
 
-    def _thought(self, part: TextUI) -> None:
-        mark = mark_of(part.provider_metadata)
-        self._seal(mark)
-        whole = mark.complete and part.state != "streaming"
+    def _reasoning(self, part: TextUIPart) -> None:
+        metadata = part_metadata(part.provider_metadata)
+        self._add_seal(metadata)
+        complete = metadata.is_complete and part.state != "streaming"
         if part.text:
-            self._said.append(ThinkingPart(part.text, form=mark.form, complete=whole, item_id=mark.item))
+            self._response_parts.append(
+                ThinkingPart(part.text, form=metadata.form, complete=complete, item_id=metadata.item_id)
+            )
 
-    def _file(self, part: FileUI) -> None:
-        if not self._seal(mark_of(part.provider_metadata)):
-            data, media_type = _data_of(part.url)
+    def _file(self, part: FileUIPart) -> None:
+        if not self._add_seal(part_metadata(part.provider_metadata)):
+            data, media_type = _split_data_url(part.url)
             if data is not None:
-                self._said.append(FilePart(data, media_type or part.media_type))
+                self._response_parts.append(FilePart(data, media_type or part.media_type))
 
-    def _tool(self, part: ToolUI, name: Any, at: str) -> None:
+    def _tool(self, part: ToolUIPart, name: Any, path: str) -> None:
         if not isinstance(name, str) or not name:
-            _wrong(f"{at}.toolName", "it is required: which tool was called")
-        call, result = mark_of(part.call_provider_metadata), mark_of(part.result_provider_metadata)
-        if part.state == "input-streaming" or not (call.complete and result.complete):
+            _raise_invalid(f"{path}.toolName", "it is required: which tool was called")
+        call, result = part_metadata(part.call_provider_metadata), part_metadata(part.result_provider_metadata)
+        if part.state == "input-streaming" or not (call.is_complete and result.is_complete):
             return  # the model was cut off in it
-        sealed = [self._seal(call), self._seal(result)]
-        given = part.input if part.input is not None else part.raw_input
-        args = given if isinstance(given, str | dict) or given is None else json_text(given)
+        has_seal = [self._add_seal(call), self._add_seal(result)]
+        raw_args = part.input if part.input is not None else part.raw_input
+        args = raw_args if isinstance(raw_args, str | dict) or raw_args is None else json_text(raw_args)
         if not part.provider_executed:
-            self._said.append(ToolCallPart(name, args, part.tool_call_id))
-            if (returned := _result(part)) is not None:
+            self._response_parts.append(ToolCallPart(name, args, part.tool_call_id))
+            if (returned := _tool_outcome(part)) is not None:
                 content, outcome = returned
                 self._results.append(ToolReturnPart(name, content, part.tool_call_id, outcome))
-        elif not any(sealed) and call.item not in (self._carried - {None}) and (returned := _result(part)) is not None:
-            self._said.append(BuiltinToolCallPart(name, args, part.tool_call_id))
-            self._said.append(BuiltinToolReturnPart(name, returned[0], part.tool_call_id))
+        elif (
+            not any(has_seal)
+            and call.item_id not in (self._sealed_item_ids - {None})
+            and (returned := _tool_outcome(part)) is not None
+        ):
+            self._response_parts.append(BuiltinToolCallPart(name, args, part.tool_call_id))
+            self._response_parts.append(BuiltinToolReturnPart(name, returned[0], part.tool_call_id))
 
 
 _Outcome = Literal["success", "failed", "denied"]
 
 
-def _result(part: ToolUI) -> tuple[Any, _Outcome] | None:
+def _tool_outcome(part: ToolUIPart) -> tuple[Any, _Outcome] | None:
     """What came of a call; None if nothing did."""
     approval = part.approval or Approval()
     if part.state == "output-available" and part.output is not UNSET and not part.preliminary:
@@ -303,21 +318,21 @@ def _result(part: ToolUI) -> tuple[Any, _Outcome] | None:
     return None
 
 
-def _without_loose_ends(said: list[ModelResponsePart]) -> list[ModelResponsePart]:
+def _without_trailing_reasoning(parts: list[ModelResponsePart]) -> list[ModelResponsePart]:
     """The parts without the reasoning that led to nothing. What is sealed at the end of a turn that said something is
     kept."""
-    last = max((place for place, part in enumerate(said) if _says(part)), default=None)
+    last = max((index for index, part in enumerate(parts) if _is_content(part)), default=None)
     if last is None:
         return []
-    late = [part for part in said[last + 1 :] if isinstance(part, SealedPart)]
-    return [*said[: last + 1], *late]
+    trailing_seals = [part for part in parts[last + 1 :] if isinstance(part, SealedPart)]
+    return [*parts[: last + 1], *trailing_seals]
 
 
-def _says(part: ModelResponsePart) -> bool:
+def _is_content(part: ModelResponsePart) -> bool:
     if isinstance(part, SealedPart):
         return part.item_id is not None and not part.item_id.startswith("rs_")
     return not isinstance(part, ThinkingPart)
 
 
-def _wrong(at: str, message: str) -> NoReturn:
-    raise RequestError(f"{at}: {message}", code="invalid_value", param=at)
+def _raise_invalid(path: str, message: str) -> NoReturn:
+    raise RequestError(f"{path}: {message}", code="invalid_value", param=path)

@@ -24,7 +24,7 @@ from ...settings import ModelCall, ModelSettings, ToolDefinition
 from ..decoding import convert, read_json
 from ..tool_choice import merge_tools
 from .encode import Encoder
-from .messages import UIMessage, history_of, sealed_at
+from .messages import UIMessage, history_of, token_path
 
 Effort = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -63,7 +63,7 @@ class Request(NamedTuple):
         return True
 
     @property
-    def goes_on(self) -> str | None:
+    def continued_message_id(self) -> str | None:
         """The id of the message that the client will go on with: its last, if that is an answer."""
         last = self.body.messages[-1]
         return last.id if last.role == "assistant" else None
@@ -93,24 +93,24 @@ class Request(NamedTuple):
 
     def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
         """The encoder of the answer, which goes on with the page's last message if that is an answer."""
-        return Encoder(self.goes_on or id, model)
+        return Encoder(self.continued_message_id or id, model)
 
     def token_path(self, part: SealedPart) -> str:
         """Where in the body this token stands."""
-        return sealed_at(self.body.messages, part.token)
+        return token_path(self.body.messages, part.token)
 
 
 def recognises(body: Mapping[str, Any], query: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> bool:
     """Whether this is the AI SDK's: by what the query says of its protocol, else by the messages in the body."""
-    asked = dict(query).get("protocol")
-    return asked == PROTOCOL if asked is not None else "messages" in body
+    protocol = dict(query).get("protocol")
+    return protocol == PROTOCOL if protocol is not None else "messages" in body
 
 
 def parse_request(body: bytes | dict[str, Any]) -> Request:
     """A body, or the JSON that was read of it. Raises `RequestError` naming the field and what would be right."""
     raw = read_json(body) if isinstance(body, bytes) else body
-    read = convert(raw, Body)
-    messages = history_of(read.messages)
+    parsed = convert(raw, Body)
+    messages = history_of(parsed.messages)
     if not messages:
         raise RequestError("messages: at least one that a model can read is required", code="missing", param="messages")
-    return Request(read, messages)
+    return Request(parsed, messages)

@@ -20,111 +20,111 @@ _decode = msgspec.json.Decoder(c.AnyChunk).decode
 
 def verify(stream: bytes) -> list[str]:
     """The rules that it breaks, as `rule: what is wrong`; an empty list for a legal stream."""
-    broken: list[str] = []
+    violations: list[str] = []
     frames = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     if not stream.endswith(b"data: [DONE]\n\n"):
-        broken.append("framing: the stream does not end in [DONE]")
+        violations.append("framing: the stream does not end in [DONE]")
     verifier = _Verifier()
     for name, data in frames:
         if name:
-            broken.append(f"framing: an event with the name {name}")
+            violations.append(f"framing: an event with the name {name}")
         if data == b"[DONE]":
-            broken += verifier.end()
+            violations += verifier.end()
             continue
         try:
             chunk = _decode(data)
         except (msgspec.DecodeError, RecursionError) as error:
-            broken.append(f"fields: not a chunk: {error}")
+            violations.append(f"fields: not a chunk: {error}")
             continue
-        broken += verifier.feed(chunk)
-    return broken
+        violations += verifier.feed(chunk)
+    return violations
 
 
 class _Verifier:
     def __init__(self) -> None:
-        self._begun = self._over = self._failed = self._step = False
-        self._block: tuple[str, str] | None = None
-        self._ids: set[str] = set()
-        self._calls: dict[str, str] = {}
+        self._has_started = self._has_ended = self._has_failed = self._in_step = False
+        self._open_block: tuple[str, str] | None = None
+        self._block_ids: set[str] = set()
+        self._call_states: dict[str, str] = {}
         """How far each call is: streaming, told, answered."""
 
     def feed(self, chunk: c.AnyChunk) -> Iterator[str]:
-        if self._over:
+        if self._has_ended:
             yield f"life: {chunk.__struct_config__.tag} after the end"
-        if isinstance(chunk, c.StartChunk) == self._begun:
+        if isinstance(chunk, c.StartChunk) == self._has_started:
             yield "life: start comes first, and once"
-        self._begun = True
-        if self._failed and not isinstance(chunk, c.FinishStepChunk | c.FinishChunk):
+        self._has_started = True
+        if self._has_failed and not isinstance(chunk, c.FinishStepChunk | c.FinishChunk):
             yield f"life: {chunk.__struct_config__.tag} after an error"
         match chunk:
             case c.StartChunk():
                 pass
             case c.StartStepChunk() | c.FinishStepChunk():
-                yield from self._of_step(isinstance(chunk, c.StartStepChunk))
+                yield from self._step_boundary(isinstance(chunk, c.StartStepChunk))
             case c.FinishChunk() | c.AbortChunk():
-                yield from self._ended(chunk)
+                yield from self._message_end(chunk)
             case c.ErrorChunk():
-                self._failed = True
-                yield from self._closed("an error")
+                self._has_failed = True
+                yield from self._check_closed("an error")
             case _:
-                if not self._step:
+                if not self._in_step:
                     yield f"step: {chunk.__struct_config__.tag} outside a step"
-                yield from self._said(chunk)
+                yield from self._content(chunk)
 
     def end(self) -> Iterator[str]:
-        if not self._over:
+        if not self._has_ended:
             yield "life: there is neither finish nor abort"
 
-    def _of_step(self, starts: bool) -> Iterator[str]:
-        if starts == self._step:
+    def _step_boundary(self, starts: bool) -> Iterator[str]:
+        if starts == self._in_step:
             yield "step: steps begin and end in turn"
-        self._step = starts
-        yield from self._closed("a step's edge")
+        self._in_step = starts
+        yield from self._check_closed("a step's edge")
 
-    def _ended(self, chunk: c.FinishChunk | c.AbortChunk) -> Iterator[str]:
-        self._over = True
-        if self._step:
+    def _message_end(self, chunk: c.FinishChunk | c.AbortChunk) -> Iterator[str]:
+        self._has_ended = True
+        if self._in_step:
             yield "step: the stream ends in the middle of a step"
-        if isinstance(chunk, c.FinishChunk) and self._failed != (chunk.finish_reason == "error"):
-            yield f"life: {chunk.finish_reason} {'after' if self._failed else 'without'} an error"
+        if isinstance(chunk, c.FinishChunk) and self._has_failed != (chunk.finish_reason == "error"):
+            yield f"life: {chunk.finish_reason} {'after' if self._has_failed else 'without'} an error"
 
-    def _closed(self, where: str) -> Iterator[str]:
-        if self._block is not None:
-            yield f"block: {self._block[1]} is open at {where}"
-        for id, how in self._calls.items():
-            if how == "streaming":
+    def _check_closed(self, where: str) -> Iterator[str]:
+        if self._open_block is not None:
+            yield f"block: {self._open_block[1]} is open at {where}"
+        for id, state in self._call_states.items():
+            if state == "streaming":
                 yield f"tool: the arguments of {id} are open at {where}"
 
-    def _said(self, chunk: c.AnyChunk) -> Iterator[str]:
+    def _content(self, chunk: c.AnyChunk) -> Iterator[str]:
         if isinstance(chunk, c.ReasoningStartChunk | c.TextStartChunk):
-            yield from self._closed("the beginning of a block")
-            if chunk.id in self._ids:
+            yield from self._check_closed("the beginning of a block")
+            if chunk.id in self._block_ids:
                 yield f"block: {chunk.id} comes again"
-            self._ids.add(chunk.id)
-            self._block = (_kind(chunk), chunk.id)
+            self._block_ids.add(chunk.id)
+            self._open_block = (_kind(chunk), chunk.id)
         elif isinstance(chunk, c.ReasoningDeltaChunk | c.TextDeltaChunk | c.ReasoningEndChunk | c.TextEndChunk):
-            if self._block != (_kind(chunk), chunk.id):
+            if self._open_block != (_kind(chunk), chunk.id):
                 yield f"block: {chunk.id} goes on or ends, and is not open"
             if isinstance(chunk, c.ReasoningEndChunk | c.TextEndChunk):
-                self._block = None
+                self._open_block = None
             elif not chunk.delta:
                 yield "block: an empty delta"
         elif isinstance(chunk, c.ToolOutputAvailableChunk | c.ToolOutputErrorChunk):
-            if self._calls.get(chunk.tool_call_id) != "told":
+            if self._call_states.get(chunk.tool_call_id) != "told":
                 yield f"tool: {chunk.tool_call_id} is answered, and does not wait for it"
-            self._calls[chunk.tool_call_id] = "answered"
+            self._call_states[chunk.tool_call_id] = "answered"
         elif isinstance(chunk, c.ToolInputStartChunk):
-            yield from self._closed("the beginning of a call")
-            if chunk.tool_call_id in self._calls:
+            yield from self._check_closed("the beginning of a call")
+            if chunk.tool_call_id in self._call_states:
                 yield f"tool: {chunk.tool_call_id} comes again"
-            self._calls[chunk.tool_call_id] = "streaming"
+            self._call_states[chunk.tool_call_id] = "streaming"
         elif isinstance(chunk, c.ToolInputDeltaChunk):
-            if self._calls.get(chunk.tool_call_id) != "streaming" or not chunk.input_text_delta:
+            if self._call_states.get(chunk.tool_call_id) != "streaming" or not chunk.input_text_delta:
                 yield f"tool: {chunk.tool_call_id} goes on, and is not open"
         elif isinstance(chunk, c.ToolInputAvailableChunk | c.ToolInputErrorChunk):
-            if self._calls.get(chunk.tool_call_id) in ("told", "answered"):
+            if self._call_states.get(chunk.tool_call_id) in ("told", "answered"):
                 yield f"tool: {chunk.tool_call_id} is told again"
-            self._calls[chunk.tool_call_id] = "told"
+            self._call_states[chunk.tool_call_id] = "told"
 
 
 def _kind(chunk: c.AnyChunk) -> str:

@@ -1,10 +1,10 @@
-"""The chat: `POST /api/chat`, where a page watches a model think, and then reads the answer.
+"""The protocol of the chat: `POST /api/chat`, for a page that shows a model's reasoning live, and then its answer.
 
-parse_request(body)                              what is asked
-encoder = Encoder(event_id, conversation_id, model, created_at, view=…, effort_level=…, after=…)
-encoder.start(); encoder.feed(events, now) …     its frames
-encoder.event                                    the canonical event: `answer` gives it without a stream
-question(…)                                      that of the question
+* `parse_request(body)` returns the question as a `Request`.
+* `encoder = Encoder(event_id, conversation_id, model, created_at, view=…, effort_level=…, after=…)` encodes the answer.
+* `encoder.start()` and `encoder.feed(events, now)` return its frames.
+* `encoder.event` is its canonical event; `build_answer(…)` makes it without a stream.
+* `build_question(…)` returns the canonical event of the question.
 """
 
 from .encode import Encoder, build_answer, build_question

@@ -1,22 +1,23 @@
-"""One answer as it comes about: the one account of its segments, for its stream and for its canonical event alike.
+"""Builds one answer from the events of a run: its segments, both for the stream and for the canonical event.
 
-    account = Account(head, tell)
-    account.step(event, now)         # every event but deltas
-    account.delta(event.delta, now)  # a delta, where `asks` says that it changes something
-    account.answer                   # the canonical event as it stands
+    builder = AnswerBuilder(start_frame, on_frame)
+    builder.handle_event(event, now)        # every event except deltas
+    builder.handle_delta(event.delta, now)  # a delta, where `wants_delta` is true
+    builder.answer                          # the canonical event in its present state
 
 The rules:
 
-* A segment is a reasoning item, a stretch of text (or of refusal) within a message, one call of a tool, a file. It has
-  its item's id; where an item holds several, those that follow have a number behind it.
-* Reasoning opens with its item. Its parts, and text, open with their first characters: what turns out to be a signature
-  and nothing to read opens nothing. What this protocol has no word for opens nothing either.
-* The counters go up as things open: `output_index` by each segment, `sequence_number` by each segment and each part.
-* Text comes from the ends of parts, whole. Deltas are looked at only where something opens with them, and for the
+* A segment is a reasoning item, a stretch of text (or of a refusal) within a message, one call of a tool, or a file. It
+  has the id of its item. Where an item holds several segments, a number follows the id in each but the first.
+* A reasoning segment opens with its item. Its parts, and text, open with their first characters: a part that turns out
+  to be a signature without text opens nothing. Items that this protocol does not have open nothing either.
+* The counters go up as things open: `output_index` with each segment, `sequence_number` with each segment and each
+  part.
+* Complete text comes from the ends of parts. Deltas are examined only where something opens with them, and for the
   beginning of a call's arguments.
-* Calls are an account of their own (`calls`).
+* Calls are tracked in `calls`.
 
-What is to be told is told to whoever made the account, as it happens (`frames`). The time is handed in.
+Frames are passed to a function as they arise (`frames`). The time is an argument.
 """
 
 from __future__ import annotations
@@ -64,12 +65,12 @@ from .calls import CallTracker, PendingCall, SegmentList
 PARAGRAPH_BREAK = "\n\n"
 
 _FORM_OF_VIEW: dict[View, Any] = {"summary": "summary", "sealed": "sealed"}
-"""What a segment of reasoning is to a reader before anything of it came; of raw reasoning, its parts will say."""
+"""The form of a reasoning segment before anything of it has come. The form of raw reasoning follows from its parts."""
 
 _INCOMPLETE_MESSAGES = {
-    "max_output_tokens": "the answer reached the most tokens that it may have",
-    "max_tool_calls": "the answer reached the most calls that it may make",
-    "content_filter": "a filter stopped the answer",
+    "max_output_tokens": "the answer reached its maximum number of tokens",
+    "max_tool_calls": "the answer reached its maximum number of tool calls",
+    "content_filter": "a content filter stopped the answer",
 }
 
 
@@ -78,7 +79,7 @@ def _ignore_frame(frame: Any) -> None:
 
 
 class OpenText:
-    """The open text: its segment, and its part of it, where it is reasoning."""
+    """The open text: its segment and, for reasoning, its part of the segment."""
 
     __slots__ = ("output_index", "part", "segment")
 
@@ -95,13 +96,18 @@ class OpenText:
 
 
 class AnswerBuilder:
-    """One answer. `tell` gets its frames, but for the deltas of text, which are whoever reads them's to write."""
+    """Builds one answer.
+
+    Args:
+        start_frame: The frame that starts the answer.
+        on_frame: Receives every frame except deltas of text, which the caller writes itself.
+    """
 
     def __init__(self, start_frame: f.MessageStarted, on_frame: f.FrameSink = _ignore_frame) -> None:
         self.open_text: OpenText | None = None
         """The open text."""
         self.wants_delta = False
-        """Whether the next delta is to be handed in."""
+        """Whether the next delta must be passed to `handle_delta`."""
         self.ended = False
         self._start_frame = start_frame
         self._on_frame = on_frame
@@ -113,18 +119,18 @@ class AnswerBuilder:
         self._error: t.Fault | UnsetType = UNSET
         self._item_id = ""
         self._open_reasoning: t.ReasoningSegment | None = None
-        """The open reasoning item."""
+        """The segment of the open reasoning item."""
         self._turn_reasoning: list[t.ReasoningSegment] = []
-        """Those of this turn."""
+        """The reasoning segments of this turn."""
         self._item_text: OpenText | None = None
-        """The text that the open item ended with, should more of it follow."""
+        """The last text of the open item, to which text of the same kind is appended."""
         self._pending_part: ThinkingPart | TextPart | RefusalPart | None = None
-        """A part that has begun, and says nothing yet."""
+        """A part that has started and has no text yet."""
         self._open_call: PendingCall | None = None
-        """The call whose arguments come."""
+        """The call whose arguments are coming."""
 
     def feed(self, events: Sequence[Event], now: int) -> None:
-        """Take a batch, for whoever wants the answer and no stream."""
+        """Handle a batch, where only the answer is wanted and not a stream."""
         for event in events:
             if type(event) is not PartDeltaEvent:
                 self.handle_event(event, now)
@@ -132,13 +138,13 @@ class AnswerBuilder:
                 self.handle_delta(event.delta, now)
 
     def handle_event(self, event: Event, now: int) -> None:
-        """Take an event that is no delta."""
+        """Handle an event that is not a delta."""
         handler = HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event, now)
 
     def handle_delta(self, delta: PartDelta, now: int) -> None:
-        """Take a delta: one of the part that `asks` is about."""
+        """Handle a delta of the part for which `wants_delta` is true."""
         if type(delta) is ToolCallPartDelta or type(delta) is BuiltinToolCallPartDelta:
             if self._open_call is not None:
                 self._calls.add_delta(self._open_call, delta)
@@ -148,7 +154,7 @@ class AnswerBuilder:
 
     @property
     def answer(self) -> t.Answer:
-        """The canonical event. What JSON cannot hold is replaced in it."""
+        """The canonical event. Values that JSON cannot hold are replaced."""
         start = self._start_frame
         return json_safe(
             t.Answer(
@@ -300,14 +306,14 @@ class AnswerBuilder:
     def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
         self._calls.function_returned(event, now)
 
-    # --- turns and the run -------------------------------------------------------------------------------------
+    # --- turns, and the end of the run -------------------------------------------------------------------------
 
     def _turn_start(self, event: ResponseStartEvent, now: int) -> None:
         self._turn_reasoning = []
 
     def _turn_end(self, event: ResponseEndEvent, now: int) -> None:
         tokens = event.usage.output_reasoning_tokens
-        # Tokens of several thoughts cannot be told apart; none, for a thought that there was, is nobody's count.
+        # One count cannot be divided among several segments. 0, although there was reasoning, means: not counted.
         if not tokens or len(self._turn_reasoning) != 1:
             return
         [reasoning] = self._turn_reasoning
@@ -344,7 +350,11 @@ class AnswerBuilder:
             self._on_frame(f.MessageFinal(event=self.answer))
 
     def _close_open_text(self) -> bool:
-        """Close what a run left open that was broken off without a word. False if it did: its text is unknown here."""
+        """Close what the run left open when it broke off.
+
+        Returns:
+            False if text was open: its content is not known here.
+        """
         open_text, self.open_text = self.open_text, None
         self._pending_part, self.wants_delta = None, False
         if open_text is not None and open_text.part is not None:
@@ -352,7 +362,7 @@ class AnswerBuilder:
         return open_text is None
 
     def _complete_reasoning_part(self, segment_id: str, part: t.ReasoningPart) -> None:
-        """No more of the part comes, whether or not it is whole."""
+        """Send the frame that ends a part, whether or not the part is complete."""
         self._on_frame(
             f.ReasoningPartCompleted(
                 event_id=self._start_frame.event_id, segment_id=segment_id, summary_index=part.summary_index
@@ -367,7 +377,7 @@ def _reasoning_form(reasoning: t.ReasoningSegment) -> Any:
 
 
 def _citations(raw: list[dict[str, Any]], offset: int) -> list[t.Citation]:
-    """The citations of a text that has `before` characters of its segment before it."""
+    """Return the citations of a text that has `offset` characters of its segment in front of it."""
     return [
         t.Citation(
             url=citation.url,
@@ -413,4 +423,4 @@ HANDLERS: dict[type[Any], Callable[[AnswerBuilder, Any, int], None]] = {
     FunctionToolResultEvent: AnswerBuilder._tool_result,
     RunEndEvent: AnswerBuilder._run_end,
 }
-"""What handles each kind of event but deltas. An event that is not here is not shown."""
+"""The handler of each kind of event except deltas. Events that are not listed are not shown."""

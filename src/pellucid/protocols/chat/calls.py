@@ -1,17 +1,16 @@
-"""The calls of one answer, of functions and of the provider's own tools: from their arguments to what came back.
+"""The calls of one answer, of functions and of the provider's own tools: from their arguments to their results.
 
-* A call is told when it opens, and the beginning of its arguments each time that it has doubled, and when they are
-  whole. Then it runs: a provider's tool at once, a function when the run says so.
-* A result goes to the call that waits under its id; one for which nobody waits opens its call itself.
-* Ids of calls are one to a call: where a provider gives one twice, or none, the segment's stands in.
-* A call that has no result when the run is over is incomplete.
+* A call is reported when it opens, each time that the shown beginning of its arguments has doubled, and when the
+  arguments are complete. Then it runs: a provider's tool at once, a function when the run calls it.
+* A result belongs to the pending call with its id. A result of a provider's tool without a pending call opens its call.
+* Ids of calls are unique: where a provider sends an id twice, or none, the segment's id replaces it.
+* A call that has no result at the end of the run is incomplete.
 
-The segments of one answer in their order, and what counts them.
+`SegmentList` holds the segments of one answer in order, and assigns their numbers and ids. `CallTypes` are the frames
+and the segment of one kind of call.
 
-A tool's call, from either side: which events and which segment tell of it, and whether what came back is a failure.
-
-What a provider's own tool returned is in that provider's shape. It failed if it says so in one of the words that there
-are for that; everything else is a result.
+The result of a provider's own tool has the shape that the provider gives it. The tool failed if the result says so in
+one of the known ways; everything else is a result.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from . import types as t
 
 
 class CallTypes(NamedTuple):
-    """How calls of one kind are told."""
+    """The segment and the frames that represent calls of one kind."""
 
     segment: type[t.ToolSegment]
     started: type[f.CallStarted]
@@ -59,18 +58,18 @@ BUILTIN_CALL_TYPES: dict[str, CallTypes] = {
     "code_interpreter": _CODE,
     "code_execution": _CODE,
 }
-"""The provider's tools that have events of their own, by what they are called among ours."""
+"""The provider's tools that have events of their own, by their name in Pellucid."""
 
 
 class Outcome(NamedTuple):
-    """What came back: a result, or an error."""
+    """The outcome of a call: a result, or an error message."""
 
     result: Any
     error: str | None = None
 
 
 def decoded_arguments(part: ToolCallPart | BuiltinToolCallPart) -> Any:
-    """The arguments as JSON; as text, where the model wrote none or was cut off in it."""
+    """Return the arguments as JSON values, or as text where the model wrote no valid JSON or was cut off."""
     args = part.args
     if args is None or args == "":
         return {} if part.complete else ""
@@ -83,7 +82,7 @@ def decoded_arguments(part: ToolCallPart | BuiltinToolCallPart) -> Any:
 
 
 def function_outcome(result: ToolReturnPart | RetryPromptPart) -> Outcome:
-    """Of a function that was called here."""
+    """Return the outcome of a function that was called here."""
     if isinstance(result, RetryPromptPart):
         return Outcome(None, result.content)
     if result.outcome != "success":
@@ -92,7 +91,7 @@ def function_outcome(result: ToolReturnPart | RetryPromptPart) -> Outcome:
 
 
 def builtin_outcome(content: Any) -> Outcome:
-    """Of a tool of the provider's, in whichever shape it says so."""
+    """Return the outcome of a provider's own tool, whose result may have any shape."""
     error = _error_message(content)
     return Outcome(content) if error is None else Outcome(None, replace_surrogates(error))
 
@@ -124,7 +123,7 @@ def _error_text(value: Any) -> str:
 
 
 class SegmentList:
-    """`segments` and their `timeline` as they open."""
+    """The `segments` of one answer and their `timeline`, in the order in which they open."""
 
     def __init__(self) -> None:
         self.segments: list[t.Segment] = []
@@ -133,12 +132,15 @@ class SegmentList:
         self._sequence = 0
 
     def next_sequence_number(self) -> int:
-        """The `sequence_number` of what opens now."""
+        """Return the `sequence_number` of the segment or part that opens now."""
         self._sequence += 1
         return self._sequence - 1
 
     def unique_id(self, id: str) -> str:
-        """The id of a segment that opens now, of the item with this id: its own, or one behind it."""
+        """Return the id of a segment that opens now in the item with this id.
+
+        It is the item's id, or that id with a number appended.
+        """
         candidate, number = id, 1
         while candidate in self._ids:
             number += 1
@@ -147,7 +149,7 @@ class SegmentList:
         return candidate
 
     def add(self, segment: t.Segment, now: int) -> t.Span:
-        """It opens; the span is to be ended by whoever closes it."""
+        """Add a segment that opens now. The caller sets the end of the returned span when the segment closes."""
         span = t.Span(segment_id=segment.id, started_at=now, ended_at=now)
         self.segments.append(segment)
         self.timeline.append(span)
@@ -155,33 +157,42 @@ class SegmentList:
 
 
 _PREVIEW_LENGTHS = (32, 64, 128, 256, f.MAX_PREVIEW_CHARS)
-"""How long the arguments of a call are, each time that their beginning is told."""
+"""The lengths of a call's arguments, in characters, at which their beginning is sent."""
 
 
 class PendingCall:
-    """A call without a result, and what was told of it."""
+    """A call without a result, and what was sent of it."""
 
     __slots__ = ("has_unsent_preview", "id", "preview", "segment", "span", "status", "types")
 
     def __init__(self, id: str, types: CallTypes, segment: t.ToolSegment, span: t.Span) -> None:
         self.id = id
-        """As results name it."""
+        """The id by which results refer to the call."""
         self.types = types
         self.segment = segment
         self.span = span
         self.status = "arguments"
         self.preview = ""
         self.has_unsent_preview = False
-        """Whether there is more to show of the arguments than was shown."""
+        """Whether more of the arguments can be shown than was sent."""
 
     @property
     def wants_delta(self) -> bool:
-        """Whether a delta may change anything. A provider also says how far its tool is, between the arguments."""
+        """Whether a delta can change anything.
+
+        For its own tools, a provider also reports the progress between pieces of the arguments.
+        """
         return self.types is not FUNCTION or len(self.preview) < f.MAX_PREVIEW_CHARS
 
 
 class CallTracker:
-    """All calls of one answer. `tell` gets their frames."""
+    """Tracks all calls of one answer.
+
+    Args:
+        event_id: The id of the answer's event.
+        segment_list: The segments of the answer.
+        on_frame: Receives the frames of the calls.
+    """
 
     def __init__(self, event_id: str, segment_list: SegmentList, on_frame: f.FrameSink) -> None:
         self._event_id = event_id
@@ -197,6 +208,7 @@ class CallTracker:
         now: int,
         preview: str = "",
     ) -> PendingCall:
+        """Open a call and return it."""
         segment_list, name = self._segment_list, replace_surrogates(part.tool_name)
         types = FUNCTION if isinstance(part, ToolCallPart) else BUILTIN_CALL_TYPES.get(name, BUILTIN)
         id = segment_list.unique_id(item_id)
@@ -227,7 +239,7 @@ class CallTracker:
         return call
 
     def add_delta(self, call: PendingCall, delta: ToolCallPartDelta | BuiltinToolCallPartDelta) -> None:
-        """More of its arguments, or a word of the provider's about how far its tool is."""
+        """Handle a piece of the arguments, or a provider's report of its tool's progress."""
         status: str | None = getattr(delta, "status", None)
         length_before, has_new_preview = len(call.preview), False
         if delta.args_delta and length_before < f.MAX_PREVIEW_CHARS:
@@ -238,32 +250,32 @@ class CallTracker:
             self._update(call, replace_surrogates(status) if status else call.status)
 
     def complete_arguments(self, call: PendingCall, part: ToolCallPart | BuiltinToolCallPart) -> None:
-        """Its arguments are whole, or as far as they will come."""
+        """Handle the end of the arguments, which may be cut off."""
         call.segment.args = decoded_arguments(part)
         is_running = isinstance(part, BuiltinToolCallPart) and part.complete and call.status == "arguments"
         if is_running or call.has_unsent_preview:
             self._update(call, "running" if is_running else call.status)
 
     def start_function(self, part: ToolCallPart, now: int) -> None:
-        """The run calls a function."""
+        """Handle the start of a function call by the run."""
         call = self._find_pending(part.tool_call_id, is_function=True)
         if call is None:
-            # One that an earlier answer left.
+            # An earlier answer left this call without a result.
             preview = replace_surrogates(part.args_as_json()[: f.MAX_PREVIEW_CHARS])
             call = self.open(part, replace_surrogates(part.item_id or f"fc_{part.tool_call_id}"), now, preview)
             call.segment.args = decoded_arguments(part)
         self._update(call, "running")
 
     def function_returned(self, event: FunctionToolResultEvent, now: int) -> None:
-        """What a function gave."""
+        """Handle the result of a function."""
         result = event.result
         call = self._find_pending(result.tool_call_id, is_function=True)
-        # Without a name it is a word to the model about its answer, and no call's result.
+        # Without a tool's name it is a message to the model about its answer, not the result of a call.
         if call is not None and result.tool_name is not None:
             self._complete(call, function_outcome(result), now)
 
     def builtin_returned(self, part: BuiltinToolReturnPart, item_id: str, now: int) -> None:
-        """What a tool of the provider's gave; one whose call nobody saw opens it."""
+        """Handle the result of a provider's tool. If its call was never seen, open it."""
         call = self._find_pending(part.tool_call_id, is_function=False)
         if call is None:
             call = self.open(part, item_id, now)
@@ -271,14 +283,14 @@ class CallTracker:
         self._complete(call, builtin_outcome(part.content), now)
 
     def end(self, now: int) -> None:
-        """Nobody answers any more."""
+        """Mark all pending calls as incomplete."""
         for call in self._pending:
             call.span.ended_at = now
             self._update(call, "incomplete")
         self._pending = []
 
     def _find_pending(self, id: str, *, is_function: bool) -> PendingCall | None:
-        """The call that waits under this id: of several, the last."""
+        """Return the pending call with this id, the last one if there are several."""
         matches = (one for one in reversed(self._pending) if one.id == id and (one.types is FUNCTION) == is_function)
         return next(matches, None)
 

@@ -1,19 +1,20 @@
-"""Events to the chat's stream: one frame an event, numbered from 0 (`id: N`), so that a reader can go on from any.
+"""Encodes events as the chat's stream.
 
-    message_started
-      reasoning_segment_meta                                   a thought begins; again, when its tokens are known
-        reasoning_part_started / _delta … / _completed         its parts, one after the other
-      text_delta …
-      tool_call_started / _update … , tool_result              and the same for web_search_call, code_interpreter_call
-    message_error or message_cancelled, where it came to that
+Each frame is one event. Frames are numbered from 0 (`id: N`), so that a reader can resume after any of them.
+
+    message_started reasoning_segment_meta                                   a reasoning segment opens; again, when its
+        tokens are known reasoning_part_started / _delta … / _completed         its parts, one after the other
+        text_delta … tool_call_started / _update … , tool_result              and the same for web_search_call,
+        code_interpreter_call message_error or message_cancelled, if the run ended so
     message_final                                              the canonical event, once, last
 
-What happened is the account's to say (`account`); here it is written. Deltas of text are written from templates, all
-else from the types. An encoder is pure, and how events are batched changes nothing but the times, which are the
-batches': a stream that is told again is the same, and `after` leaves out what its reader has. It is total over text:
-what UTF-8 cannot hold (half a surrogate pair, from somebody's Python) is shown as U+FFFD.
+The content is decided by `answer_builder`; this module writes it. Deltas of text are written from templates, all other
+frames from the types. An encoder is pure, and the division of events into batches changes nothing except the times,
+which are those of the batches. A stream that is encoded again is therefore the same, and `after` leaves out the frames
+that its reader already has. Every text can be encoded: what UTF-8 cannot hold (half a surrogate pair, for example from
+a Python program) is replaced by U+FFFD.
 
-Canonical events without a stream: what was kept of an answer, as one reader gets it; and a question.
+`build_answer` and `build_question` make canonical events without a stream, from a stored answer and a question.
 """
 
 from __future__ import annotations
@@ -40,12 +41,20 @@ _FRAME_END = b"}\n\n"
 
 
 class Encoder:
-    """One answer's stream: `start` and `feed` give bytes to send, `event` is the canonical event as it stands.
+    """Encodes one answer's stream.
 
-    `model`: its public name. `created_at`: when it was asked, in milliseconds since 1970. `view`: what of reasoning
-    this reader gets. `effort_level`: how hard the model was asked to think. `after`: frames up to this number are not
-    sent again. `live`: whether the run goes on, so that a wait for its model is shown (in a comment, which has no
-    number and no place in the message).
+    `start` and `feed` return bytes to send. `event` is the canonical event in its present state.
+
+    Args:
+        event_id: The id of the answer's event.
+        conversation_id: The id of the chat.
+        model: The model's public name.
+        created_at: The time of the question, in milliseconds since 1970.
+        view: The view in which this reader gets reasoning.
+        effort_level: The effort that was requested of the model.
+        after: The number of the last frame that the reader has. Frames up to it are not sent again.
+        live: Whether the run is going on. A wait for its model is then shown, in a comment, which has no number and no
+            place in the message.
     """
 
     def __init__(
@@ -67,20 +76,32 @@ class Encoder:
         self._number = 0
         self._out: list[bytes] = []
         self._delta_prefix: bytes | None = None
-        """What stands before the text in a delta of the open text; None where there is no open text."""
+        """The bytes in front of the text in a delta of the open text; None if no text is open."""
         self._delta_suffix = _FRAME_END
 
     def start(self, *, queued: bool = False) -> bytes:
-        """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
+        """Return the bytes that open the stream.
+
+        Args:
+            queued: Whether the request waits until the model is free, which a comment says.
+        """
         self._write(self._start_frame)
         opening, self._out = b"".join(self._out), []
         return QUEUED + opening if queued and opening else opening
 
     def feed(self, events: Sequence[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
+        """Encode the events of one batch.
+
+        Args:
+            events: The events, in order.
+            now: The time of the batch, in milliseconds since 1970.
+
+        Returns:
+            The bytes to send; empty if none of these events is shown.
+        """
         builder, prefix = self._builder, self._delta_prefix
         for event in events:
-            # Deltas are nearly all there is.
+            # Nearly all events are deltas.
             if type(event) is PartDeltaEvent:
                 if prefix is None:
                     if not builder.wants_delta:
@@ -111,20 +132,23 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def text_encoder(self) -> None:
-        """The chat's runs are read from a log, which has an event for each delta."""
+        """Return None: runs of the chat are read from a log, which has an event for each delta."""
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over."""
+        """Whether the run has ended."""
         return self._builder.ended
 
     @property
     def event(self) -> t.Answer:
-        """The canonical event; whole, once the run has ended."""
+        """The canonical event, which is complete once the run has ended."""
         return self._builder.answer
 
     def _open_deltas(self, open_text: OpenText) -> bytes:
-        """The template of the deltas of this text. (No format: an id may hold a percent sign.)"""
+        """Return the prefix of the deltas of this text, and set their suffix.
+
+        The template is not a format string, because an id may contain a percent sign.
+        """
         id, part = self._start_frame.event_id, open_text.part
         if part is None:
             self._delta_suffix = b',"output_index":%d}\n\n' % open_text.output_index
@@ -144,7 +168,7 @@ class Encoder:
 
 
 def _is_queue_wait(events: Sequence[Event]) -> bool:
-    """Whether all that they say is that the model has yet to become free."""
+    """Check that these events say only that the request waits until the model is free."""
     return bool(events) and all(type(event) is SideEvent and event.namespace == "queue" for event in events)
 
 
@@ -165,7 +189,17 @@ def build_answer(
     view: View = "raw",
     effort_level: str | None = None,
 ) -> t.Answer:
-    """The event that a stream of these batches would bring last. Each has its time before it, and is redacted."""
+    """Return the event with which a stream of these batches would end.
+
+    Args:
+        event_id: The id of the answer's event.
+        conversation_id: The id of the chat.
+        model: The model's public name.
+        created_at: The time of the question, in milliseconds since 1970.
+        batches: Pairs of a batch's time, in milliseconds since 1970, and its redacted events.
+        view: The view in which the reader gets reasoning.
+        effort_level: The effort that was requested of the model.
+    """
     builder = AnswerBuilder(message_started(event_id, conversation_id, model, created_at, view, effort_level))
     for now, events in batches:
         builder.feed(events, now)
@@ -175,7 +209,15 @@ def build_answer(
 def build_question(
     event_id: str, conversation_id: str, text: str, created_at: int, versions: Sequence[str] = ()
 ) -> t.Question:
-    """The question whose answer is `event_id`. `versions`: the answers to it and to those asked in its place."""
+    """Return the canonical event of the question whose answer is `event_id`.
+
+    Args:
+        event_id: The id of the answer's event.
+        conversation_id: The id of the chat.
+        text: The question.
+        created_at: The time of the question, in milliseconds since 1970.
+        versions: The ids of the answers to this question and to the questions that were asked in its place.
+    """
     id = question_id(event_id)
     return t.Question(
         id=id,

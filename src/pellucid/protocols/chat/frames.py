@@ -1,8 +1,8 @@
-"""The events of an answer while it comes, each with exactly the fields that the specification gives it.
+"""The events of an answer's stream, each with exactly the fields of its specification.
 
-`event_id` is the answer's, `segment_id` that of the segment that will hold it in the end.
+`event_id` is the id of the answer. `segment_id` is the id of the segment that will hold the content in the end.
 
-Errors before a stream: `{"error": {message, code, param?}}` and an HTTP status.
+An error before a stream is `{"error": {message, code, param?}}` with an HTTP status.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import STATUSES
 from .types import Answer
 
 MAX_PREVIEW_CHARS = 500
-"""How many characters of its arguments a call shows while it is under way."""
+"""The maximum number of characters of its arguments that a call shows while it is in progress."""
 
 
 class _Frame(msgspec.Struct, kw_only=True, tag_field="type", forbid_unknown_fields=True):
@@ -32,7 +32,7 @@ class _MessageFrame(_Frame, kw_only=True):
 
 
 class MessageStarted(_MessageFrame, kw_only=True, tag="message_started"):
-    """The answer begins: always the first, once."""
+    """The answer starts: always the first event, once."""
 
     conversation_id: str
     model: str
@@ -44,7 +44,7 @@ class MessageStarted(_MessageFrame, kw_only=True, tag="message_started"):
 def message_started(
     event_id: str, conversation_id: str, model: str, created_at: int, view: View, effort_level: str | None
 ) -> MessageStarted:
-    """The beginning of an answer. What UTF-8 cannot hold is U+FFFD in it."""
+    """Return the event that starts an answer. What UTF-8 cannot hold is replaced by U+FFFD."""
     return MessageStarted(
         event_id=replace_surrogates(event_id),
         conversation_id=replace_surrogates(conversation_id),
@@ -64,7 +64,7 @@ class _PartFrame(_MessageFrame, kw_only=True):
 
 
 class ReasoningPartStarted(_PartFrame, kw_only=True, tag="reasoning_part_started"):
-    """A part of the thought begins; told with its first text."""
+    """A part of the reasoning starts; sent with its first text."""
 
     sequence_number: int
     created_at: int
@@ -77,13 +77,13 @@ class ReasoningPartDelta(_PartFrame, kw_only=True, tag="reasoning_part_delta"):
 
 
 class ReasoningPartCompleted(_PartFrame, kw_only=True, tag="reasoning_part_completed"):
-    """The part is over."""
+    """The part has ended."""
 
     is_complete: Literal[True] = True
 
 
 class ReasoningSegmentMeta(_MessageFrame, kw_only=True, tag="reasoning_segment_meta"):
-    """A segment of reasoning opens: so one without parts is seen, too. And again, once its tokens are known."""
+    """A reasoning segment opens, also one without parts. Sent again when its number of tokens is known."""
 
     segment_id: str
     sequence_number: int | UnsetType = UNSET
@@ -98,7 +98,7 @@ class ReasoningSegmentMeta(_MessageFrame, kw_only=True, tag="reasoning_segment_m
 
 
 class TextDelta(_MessageFrame, kw_only=True, tag="text_delta"):
-    """More of the answer, or of a refusal. `output_index`: the place of its segment."""
+    """More of the answer, or of a refusal. `output_index` is the place of its segment."""
 
     text_delta: str
     output_index: int
@@ -108,7 +108,7 @@ class TextDelta(_MessageFrame, kw_only=True, tag="text_delta"):
 
 
 class CallStarted(_MessageFrame, kw_only=True):
-    """A call opens. `args_preview` is empty while its arguments are still to come."""
+    """A call opens. `args_preview` is empty while its arguments are not known."""
 
     call_id: str
     name: str
@@ -118,19 +118,23 @@ class CallStarted(_MessageFrame, kw_only=True):
 
 
 class CallUpdate(_MessageFrame, kw_only=True):
-    """How far a call is: `arguments`, then `running`, or a provider's own word; `incomplete` if nobody answered it."""
+    """The progress of a call.
+
+    The status is `arguments`, then `running` or a status that the provider reports, and `incomplete` if it got no
+    result.
+    """
 
     call_id: str
     status: str
     progress: float | None = None
-    """From 0 to 1; null where that is unknown."""
+    """From 0 to 1; null where it is unknown."""
     logs_delta: str | UnsetType = UNSET
     args_preview: str | UnsetType = UNSET
-    """The beginning of the arguments as they stand."""
+    """The beginning of the arguments that have come so far."""
 
 
 class CallResult(_MessageFrame, kw_only=True):
-    """What came back: any JSON, or null and an `error`."""
+    """The result of a call: any JSON value, or null with an `error`."""
 
     call_id: str
     result: Any
@@ -138,56 +142,56 @@ class CallResult(_MessageFrame, kw_only=True):
 
 
 class ToolCallStarted(CallStarted, kw_only=True, tag="tool_call_started"):
-    """A function is called, or a tool of the provider's that has no events of its own."""
+    """A call of a function, or of a provider's tool that has no events of its own, opens."""
 
 
 class ToolCallUpdate(CallUpdate, kw_only=True, tag="tool_call_update"):
-    """How far it is."""
+    """The progress of the call."""
 
 
 class ToolResult(CallResult, kw_only=True, tag="tool_result"):
-    """What it returned."""
+    """The result of the call."""
 
 
 class WebSearchCallStarted(CallStarted, kw_only=True, tag="web_search_call_started"):
-    """The provider searches."""
+    """The provider starts a search."""
 
 
 class WebSearchCallUpdate(CallUpdate, kw_only=True, tag="web_search_call_update"):
-    """How far the search is."""
+    """The progress of the search."""
 
 
 class WebSearchCallResult(CallResult, kw_only=True, tag="web_search_call_result"):
-    """What was found."""
+    """The result of the search."""
 
 
 class CodeInterpreterCallStarted(CallStarted, kw_only=True, tag="code_interpreter_call_started"):
-    """The provider runs code."""
+    """The provider starts to run code."""
 
 
 class CodeInterpreterCallUpdate(CallUpdate, kw_only=True, tag="code_interpreter_call_update"):
-    """How far the code is."""
+    """The progress of the code."""
 
 
 class CodeInterpreterCallResult(CallResult, kw_only=True, tag="code_interpreter_call_result"):
-    """What the code gave."""
+    """The result of the code."""
 
 
 # --- the end -----------------------------------------------------------------------------------------------------
 
 
 class MessageError(_MessageFrame, kw_only=True, tag="message_error"):
-    """The answer failed. What came of it follows as `message_final`, unless it could not be kept."""
+    """The answer failed. Its content so far follows as `message_final`, unless it could not be stored."""
 
     message: str
 
 
 class MessageCancelled(_MessageFrame, kw_only=True, tag="message_cancelled"):
-    """Somebody stopped it. What came of it follows as `message_final`."""
+    """The answer was cancelled. Its content so far follows as `message_final`."""
 
 
 class MessageFinal(_Frame, kw_only=True, tag="message_final"):
-    """The answer as it is kept: once, last."""
+    """The answer as it is stored: once, last."""
 
     event: Answer
 
@@ -214,22 +218,22 @@ Frame: TypeAlias = (
 )
 
 FrameSink: TypeAlias = Callable[[Any], None]
-"""Who is told a frame."""
+"""Receives a frame."""
 
 FRAME_NAMES: dict[type[Any], str] = {frame: str(frame.__struct_config__.tag) for frame in get_args(Frame)}
-"""What each is called, as an event and as its `type`."""
+"""The name of each event, which is also its `type`."""
 
 
 CONFLICT_CODES = (CONVERSATION_BUSY, CONVERSATION_MOVED)
-"""The request is right, and the chat is not as it would have to be."""
+"""Codes of errors where the request is valid, but the state of the chat does not permit it."""
 
 
 def status_of(error: ErrorInfo) -> int:
-    """The HTTP status for an error that comes before anything was streamed."""
+    """Return the HTTP status of an error that occurs before a stream begins."""
     return 409 if error.code in CONFLICT_CODES and error.kind == "invalid_request" else STATUSES[error.kind]
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:
-    """The body beside it; `code` is always there."""
+    """Return the body of an error that occurs before a stream begins. `code` is always present."""
     payload: dict[str, Any] = {"message": error.full_message, "code": error.code or error.kind}
     return {"error": payload if error.param is None else {**payload, "param": error.param}}

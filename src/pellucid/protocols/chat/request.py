@@ -1,7 +1,7 @@
-"""The body of `POST /api/chat`, checked: one question, where it belongs, and how it is to be answered.
+"""Parses the body of `POST /api/chat`: one question, its place in a chat, and how it is to be answered.
 
-Everything that is wrong is said with its place. What is not known here is refused by name: whoever misspells a field
-must not get an answer to another question.
+Errors name the path of the problem. An unknown field is refused by its name: a misspelt field must not give an answer
+to another question.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ THINKING_LEVELS: dict[t.Effort, ThinkingLevel] = {
     "xhigh": "xhigh",
     "max": "max",
 }
-"""What an effort is to a model."""
+"""The model setting `thinking` for each effort."""
 
 
 class Request(NamedTuple):
-    """A question as it was understood."""
+    """A parsed question."""
 
     body: t.Ask
 
     @property
     def text(self) -> str:
+        """The question."""
         return self.body.text
 
     @property
     def conversation_id(self) -> str | None:
-        """None: a chat is begun."""
+        """None: the question starts a new chat."""
         return self.body.conversation_id
 
     @property
@@ -49,52 +50,60 @@ class Request(NamedTuple):
 
     @property
     def effort(self) -> t.Effort | None:
-        """None: as the model has it."""
+        """None: the default of the model."""
         return self.body.effort
 
     @property
     def view(self) -> View | None:
-        """None: as much as this reader may see."""
+        """None: the most that this reader may see."""
         return self.body.view
 
     @property
     def replaces(self) -> str | None:
-        """The answer's id of the turn in whose place this is asked."""
+        """The id of the answer in the turn that this question replaces."""
         return None if self.body.replaces is None else answer_id(self.body.replaces, "replaces")
 
     @property
     def follows(self) -> str | None:
-        """The answer's id of the turn that the asker saw last."""
+        """The id of the answer in the last turn that the client has seen."""
         return None if self.body.follows is None else answer_id(self.body.follows, "follows")
 
     @property
     def client_tools(self) -> frozenset[str]:
-        """A page calls no functions of its own."""
+        """Always empty: a page calls no functions of its own."""
         return frozenset()
 
     @property
     def wants_summaries(self) -> bool:
-        """Where summaries are all that may be seen, there are some; the raw thought is shown without."""
+        """Always false: raw reasoning is shown without summaries.
+
+        Where the view permits only summaries, there are summaries all the same.
+        """
         return False
 
     @property
     def max_tool_calls(self) -> int | None:
-        """No page asks for a limit."""
+        """Always None: a page sets no limit."""
         return None
 
     @property
     def user_message(self) -> ModelMessage:
-        """What the question adds to the conversation."""
+        """The message that the question adds to the conversation."""
         return ModelRequest([UserPromptPart(self.body.text)])
 
     def token_path(self, part: SealedPart) -> str:
-        """What is sealed is kept here: nobody gives it back."""
+        """Return the path of the chat's id: sealed tokens are stored here, and no client sends them back."""
         return "conversation_id"
 
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """What to ask the model, whose name is still the public one: by default, the question alone."""
+        """Return the call of the model, with the model's public name.
+
+        Args:
+            messages: The conversation; by default, the question alone.
+            server_tools: Functions that the server offers.
+        """
         settings: ModelSettings = {} if self.effort is None else {"thinking": THINKING_LEVELS[self.effort]}
         return ModelCall(
             model=self.model or "",
@@ -105,10 +114,14 @@ class Request(NamedTuple):
 
 
 def parse_request(body: bytes | dict[str, Any]) -> Request:
-    """A body, or the JSON that was read of it. Raises `RequestError` naming the field and what would be right."""
+    """Parse a body, or the JSON object that was already read from it.
+
+    Raises:
+        RequestError: The message names the field and says what would be valid.
+    """
     ask = convert(read_json(body) if isinstance(body, bytes) else body, t.Ask)
     if not ask.text.strip():
-        raise RequestError("text: it is empty; it must be what is asked", code="invalid_value", param="text")
+        raise RequestError("text: it is empty; it must be the question", code="invalid_value", param="text")
     for name in ("conversation_id", "model", "replaces", "follows"):
         if getattr(ask, name) == "":
             raise RequestError(f"{name}: it is empty; leave it out", code="invalid_value", param=name)
@@ -121,8 +134,8 @@ def parse_request(body: bytes | dict[str, Any]) -> Request:
 
 def _check_follows(ask: t.Ask) -> None:
     if ask.replaces is not None:
-        problem = "replaces names the place already; leave out one of the two"
+        problem = "replaces names the place in the chat already; leave out one of the two"
         raise RequestError(f"follows: {problem}", code="invalid_value", param="follows")
     if ask.conversation_id is None:
-        problem = "it is required beside follows: say which conversation goes on, or leave out both"
+        problem = "it is required together with follows: name the conversation to continue, or leave out both"
         raise RequestError(f"conversation_id: {problem}", code="missing", param="conversation_id")

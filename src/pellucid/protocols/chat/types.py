@@ -1,14 +1,14 @@
-"""What an answer is: its segments, and the event that holds them, as the store's readers get it.
+"""The content of an answer: its segments, and the event that holds them, as readers of the store get it.
 
-`segments` are those of the specification's persisted example, field by field. Optional means absent, never null. Times
-are in milliseconds since 1970. `output_index` is a segment's place in `segments`; `sequence_number` is the message's
-one counter, from 0, taken by each segment and each part of reasoning as it opens.
+`segments` are those of the persisted example in the specification, field by field. An optional field is absent, never
+null. Times are in milliseconds since 1970. `output_index` is a segment's place in `segments`. `sequence_number` is one
+counter for the whole message, from 0, which each segment and each part of reasoning takes when it opens.
 
-The ids of a chat: a question and its answer share one, each with its own prefix, so that either names the other.
+A question and its answer share one id with two prefixes, so that the id of either gives the other:
 
 chat_XXXX   a conversation
-ask_XXXX    the question's event
-evt_XXXX    the answer's event, and the turn of both
+ask_XXXX    the event of the question
+evt_XXXX    the event of the answer, and the turn of both
 """
 
 from __future__ import annotations
@@ -22,45 +22,43 @@ from ...errors import RequestError
 from ...parts import View
 from ...unicode import truncate
 
-"""In what form reasoning is told, from most to least."""
-
 Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
 ToolStatus = Literal["completed", "failed", "incomplete"]
 Effort = Literal["off", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How hard a model is to think, in the words that people choose from."""
+"""The effort that a user can choose for the model's reasoning."""
 
 # --- segments ----------------------------------------------------------------------------------------------------
 
 
 class ReasoningPart(msgspec.Struct, kw_only=True):
-    """One part of a thought: a summary, or the thought itself."""
+    """One part of the reasoning: a summary, or the raw text."""
 
     text: str = ""
     type: Literal["reasoning_text", "summary_text"]
     created_at: int
     is_complete: bool = False
-    """False if the model was cut off in it."""
+    """False if the model was cut off within this part."""
     summary_index: int
-    """Its place among the segment's parts."""
+    """The part's place in the segment."""
     sequence_number: int
 
 
 class ReasoningSegment(msgspec.Struct, kw_only=True, tag_field="type", tag="reasoning"):
-    """A stretch of thought. It has no parts where that it happened is all that may be known."""
+    """One stretch of reasoning. It has no parts where the reader may know only that the model reasoned."""
 
     id: str
     parts: list[ReasoningPart]
     streaming: Literal[False] = False
     output_index: int
     combined_text: str = ""
-    """The parts' texts, a blank line apart."""
+    """The texts of the parts, separated by a blank line."""
     sequence_number: int
     effort_level: str | UnsetType = UNSET
     reasoning_tokens: int | UnsetType = UNSET
 
 
 class Citation(msgspec.Struct, kw_only=True):
-    """What a stretch of the text rests on: characters from `start_index` to `end_index`, where that is known."""
+    """A source of the text from character `start_index` to `end_index`, where the range is known."""
 
     type: Literal["url_citation"] = "url_citation"
     url: str
@@ -70,7 +68,7 @@ class Citation(msgspec.Struct, kw_only=True):
 
 
 class TextSegment(msgspec.Struct, kw_only=True, tag_field="type", tag="text"):
-    """A stretch of the answer."""
+    """One stretch of the answer's text."""
 
     id: str
     text: str = ""
@@ -78,14 +76,14 @@ class TextSegment(msgspec.Struct, kw_only=True, tag_field="type", tag="text"):
 
 
 class RefusalSegment(msgspec.Struct, kw_only=True, tag_field="type", tag="refusal"):
-    """The model declined, in words."""
+    """The text with which the model refused."""
 
     id: str
     text: str = ""
 
 
 class FileSegment(msgspec.Struct, kw_only=True, tag_field="type", tag="file"):
-    """A file that the model made: `data` is base64."""
+    """A file that the model made. `data` is base64."""
 
     id: str
     media_type: str
@@ -98,9 +96,9 @@ class _Tool(msgspec.Struct, kw_only=True, tag_field="type"):
     call_id: str
     name: str
     args: Any = None
-    """As JSON; as text, where the model wrote none."""
+    """The arguments as JSON values; as text, where the model wrote no valid JSON."""
     status: ToolStatus = "incomplete"
-    """`incomplete`: nobody answered it."""
+    """`incomplete`: the call got no result."""
     result: Any | UnsetType = UNSET
     error: str | UnsetType = UNSET
     created_at: int
@@ -109,11 +107,11 @@ class _Tool(msgspec.Struct, kw_only=True, tag_field="type"):
 
 
 class ToolCallSegment(_Tool, kw_only=True, tag="tool_call"):
-    """A function that the model called, and what came back."""
+    """A function that the model called, and its result."""
 
 
 class WebSearchSegment(_Tool, kw_only=True, tag="web_search_call"):
-    """A search that the model's provider made."""
+    """A search by the model's provider."""
 
 
 class CodeInterpreterSegment(_Tool, kw_only=True, tag="code_interpreter_call"):
@@ -121,7 +119,7 @@ class CodeInterpreterSegment(_Tool, kw_only=True, tag="code_interpreter_call"):
 
 
 class BuiltinToolSegment(_Tool, kw_only=True, tag="builtin_tool_call"):
-    """Any other tool of the model's provider."""
+    """A call of any other tool of the model's provider."""
 
 
 ToolSegment: TypeAlias = ToolCallSegment | WebSearchSegment | CodeInterpreterSegment | BuiltinToolSegment
@@ -131,7 +129,10 @@ Segment: TypeAlias = ReasoningSegment | TextSegment | RefusalSegment | FileSegme
 
 
 class TokenCounts(msgspec.Struct, kw_only=True):
-    """Tokens over all turns; `output_tokens` includes reasoning. What the model did not count is absent, never 0."""
+    """Tokens of all turns.
+
+    `output_tokens` includes reasoning. A count that the model did not report is absent, never 0.
+    """
 
     input_tokens: int | UnsetType = UNSET
     output_tokens: int | UnsetType = UNSET
@@ -139,14 +140,14 @@ class TokenCounts(msgspec.Struct, kw_only=True):
 
 
 class Fault(msgspec.Struct, kw_only=True):
-    """Why the answer is not whole: what failed, or the limit (`max_output_tokens` …) that it came to."""
+    """Why the answer is not complete: an error, or the limit (`max_output_tokens` …) that it reached."""
 
     message: str
     code: str | UnsetType = UNSET
 
 
 class Span(msgspec.Struct, kw_only=True):
-    """When a segment was under way."""
+    """The time in which a segment was in progress."""
 
     segment_id: str
     started_at: int
@@ -154,7 +155,7 @@ class Span(msgspec.Struct, kw_only=True):
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """The canonical event of an answer: what `message_final` brings, and what is read afterwards."""
+    """The canonical event of an answer: the content of `message_final`, and what is read later."""
 
     id: str
     conversation_id: str
@@ -164,7 +165,7 @@ class Answer(msgspec.Struct, kw_only=True):
     status: Status = "in_progress"
     segments: list[Segment]
     completed_at: int | UnsetType = UNSET
-    """When it ended, however it did."""
+    """When the answer ended, in any status."""
     view: View | UnsetType = UNSET
     effort_level: str | UnsetType = UNSET
     usage: TokenCounts | UnsetType = UNSET
@@ -182,10 +183,10 @@ class Question(msgspec.Struct, kw_only=True):
     status: Literal["completed"] = "completed"
     segments: list[TextSegment]
     versions: list[str] | UnsetType = UNSET
-    """The events that answer it and those that were asked in its place, oldest first, where there are several."""
+    """The answers to this question and to those asked in its place, oldest first, if there are several."""
 
 
-# --- what is asked -----------------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------------------
 
 
 class Ask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -193,27 +194,29 @@ class Ask(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     text: str
     conversation_id: str | None = None
-    """The chat to go on with; a new one without it."""
+    """The chat to continue; without it, a new chat."""
     model: str | None = None
     effort: Effort | None = None
     view: View | None = None
     replaces: str | None = None
-    """The event, of a question or of its answer, in whose place this is asked."""
+    """The event, of a question or of its answer, that this question replaces."""
     follows: str | None = None
-    """The last event that the asker saw of the conversation, an answer or its question: if it goes on from another by
-    now, nothing is asked."""
+    """The last event of the conversation that the client has seen, a question or its answer.
+
+    If the conversation has moved on since, the question is refused.
+    """
 
 
 MAX_TITLE_CHARS = 200
-"""Characters, of a title that somebody gives."""
+"""Maximum length of a title that a user sets, in characters."""
 
 
 class Change(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `PATCH /api/conversations/{id}`: what of a chat can be changed."""
+    """The body of `PATCH /api/conversations/{id}`: the changes of a chat."""
 
     title: Annotated[str, Meta(min_length=1, max_length=MAX_TITLE_CHARS)] | UnsetType = UNSET
     head: Annotated[str, Meta(pattern="^(evt|ask)_.")] | UnsetType = UNSET
-    """The answer that ends the branch to be shown (or its question)."""
+    """The answer (or its question) that ends the branch to be shown."""
 
 
 CONVERSATION_PREFIX = "chat"
@@ -222,12 +225,20 @@ QUESTION_PREFIX = "ask"
 
 
 def question_id(id: str) -> str:
-    """The id of the question's event. Raises `RequestError` if `id` is no event's."""
+    """Return the id of the question's event. Raises `RequestError` if `id` is not an event's id."""
     return f"{QUESTION_PREFIX}_{_shared_suffix(id, None)}"
 
 
 def answer_id(id: str, param: str | None = None) -> str:
-    """The id of the answer's event. Raises `RequestError` if `id` is no event's; `param` says where it stood."""
+    """Return the id of the answer's event.
+
+    Args:
+        id: The id of the answer's or the question's event.
+        param: The name of the field that held the id, for the error.
+
+    Raises:
+        RequestError: `id` is not the id of an event.
+    """
     return f"{ANSWER_PREFIX}_{_shared_suffix(id, param)}"
 
 
@@ -235,6 +246,6 @@ def _shared_suffix(id: str, param: str | None) -> str:
     prefix, _, suffix = id.partition("_")
     if prefix not in (ANSWER_PREFIX, QUESTION_PREFIX) or not suffix:
         at = f"{param}: " if param is not None else ""
-        hint = f"one begins with '{ANSWER_PREFIX}_' (an answer) or '{QUESTION_PREFIX}_' (a question)"
-        raise RequestError(f"{at}{truncate(id)!r} is no event's id; {hint}", code="invalid_value", param=param)
+        hint = f"an id begins with '{ANSWER_PREFIX}_' (an answer) or '{QUESTION_PREFIX}_' (a question)"
+        raise RequestError(f"{at}{truncate(id)!r} is not an event's id; {hint}", code="invalid_value", param=param)
     return suffix

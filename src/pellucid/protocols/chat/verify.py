@@ -1,11 +1,11 @@
-"""Whether a stream is a legal answer of the chat, and which rule its first illegal frame breaks.
+"""Verifies that a stream is a legal answer of the chat, and names the rule that its first illegal frame violates.
 
-    verify(stream)                                   # what is wrong, as `rule: what (frame N)`; empty if it is legal
-    verifier = Verifier(); verifier.feed(frame)      # while it comes: None, or the first thing that is wrong
+    verify(stream)                                   # the violation as `rule: message (frame N)`; empty if legal
+    verifier = Verifier(); verifier.feed(frame)      # frame by frame: None, or the first violation
     verifier.end()
 
-`STRUCT_REDACTORS` names every rule. A stream is read from its beginning. A schema says what type each field has; this says what no
-schema can. What stands in fields is never told.
+`RULES` lists every rule. A stream is read from its beginning. A schema defines the type of each field; these rules are
+those that no schema can express. Messages never quote the content of fields.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ RULES: dict[str, str] = {
     "fields": "it has the fields that its event needs, of the right kind, and no others",
     "start": "message_started comes first, and once",
     "same": "every event is about the message that has started",
-    "end": "message_final comes last, once; nothing but it follows message_error and message_cancelled, and only the "
-    "first of them can stand in its place",
+    "end": "message_final comes last, once; only it may follow message_error and message_cancelled, and only "
+    "message_error can replace it",
     "order": "sequence numbers and output indices go up as things open",
-    "segment": "reasoning is announced before its parts, with its number; what is said of it later is said of one "
-    "that was announced",
-    "part": "parts count 0, 1, 2 … in their segment, one is open at a time, and nothing but its deltas comes until it "
-    "is completed",
-    "delta": "a delta says something",
-    "text": "text is of the segment that opened last",
-    "call": "a call is started once, by one name of events, and has one result, or none and is incomplete",
-    "final": "the event is what was streamed: the same segments, in the same order, with the same ids, texts and "
+    "segment": "reasoning is announced before its parts, with its number; later events of a segment need its "
+    "announcement",
+    "part": "parts count 0, 1, 2 … in their segment, one is open at a time, and only its deltas come until it is "
+    "completed",
+    "delta": "no delta is empty",
+    "text": "text belongs to the segment that opened last",
+    "call": "a call is started once, its events have one name, and it has one result, or none and is incomplete",
+    "final": "the event has the streamed content: the same segments, in the same order, with the same ids, texts and "
     "numbers, and a status that fits the end",
 }
 
 
 class Violation(NamedTuple):
-    """A breach. `frame` is the number of frames before it."""
+    """A violation of a rule. `frame` is the number of frames before it."""
 
     frame: int
     rule: str
@@ -58,7 +58,7 @@ class _FrameError(Exception):
 
 
 def verify(stream: bytes) -> list[str]:
-    """The rule that the first illegal frame breaks, if there is one; otherwise, that the stream is not at its end."""
+    """Return the violation of the first illegal frame, or that the stream is not at its end; empty if it is legal."""
     verifier = Verifier()
     *frames, rest = stream.split(b"\n\n")
     violation = None
@@ -71,7 +71,7 @@ def verify(stream: bytes) -> list[str]:
 
 
 class _Segment:
-    """What was streamed of a segment."""
+    """The content that was streamed of a segment."""
 
     __slots__ = ("id", "index", "parts", "sequence", "text", "tokens")
 
@@ -95,7 +95,7 @@ class _Call:
 
 
 class Verifier:
-    """One stream. After something illegal nothing more is said."""
+    """Verifies one stream. After the first violation it reports nothing more."""
 
     def __init__(self) -> None:
         self.frames = 0
@@ -107,13 +107,13 @@ class Verifier:
         self._index = -1
         self._segments: list[_Segment] = []
         self._last_segment: _Segment | None = None
-        """What opened last; None if that was a call."""
+        """The segment that opened last; None if a call opened last."""
         self._open_segment_id: str | None = None
-        """The id of the segment of which a part is open."""
+        """The id of the segment that has an open part."""
         self._calls: dict[str, _Call] = {}
 
     def feed(self, frame: bytes) -> Violation | None:
-        """The next frame, without the blank line behind it; comments are none."""
+        """Check the next frame, without the blank line that ends it. Comments are ignored."""
         if self._has_violation or frame.startswith(b":"):
             return None
         try:
@@ -125,7 +125,7 @@ class Verifier:
         return None
 
     def end(self) -> Violation | None:
-        """Nothing more comes."""
+        """Check that the stream may end here."""
         if self._has_violation or self._is_final or self._ending == "failed":
             return None
         return Violation(self.frames, "end", "the stream ends without message_final")
@@ -245,7 +245,7 @@ class Verifier:
 
     def _call_result(self, frame: f.CallResult) -> None:
         if frame.error is not UNSET and frame.result is not None:
-            _reject("call", "a result beside an error")
+            _reject("call", "a result together with an error")
         self._open_call(frame).result = frame
 
     # --- the end -----------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def _matches_call(segment: t.ToolSegment, index: int, call: _Call | None) -> boo
 
 
 def _call_kind(frame: Any) -> str:
-    """The name that a call's events have in common."""
+    """Return the common prefix of the names of a call's events."""
     name = f.FRAME_NAMES[type(frame)]
     return "tool_call" if name == "tool_result" else name.rpartition("_")[0]
 

@@ -1,7 +1,8 @@
 """Chat Completions: `POST /v1/chat/completions`, streamed and whole.
 
-OpenAI's protocol with the fields that its relatives added for reasoning: `reasoning_content` (DeepSeek), `reasoning`
-(OpenRouter, vLLM), and `reasoning_details` (OpenRouter), in which sealed reasoning goes to the client and comes back.
+OpenAI's protocol with the fields that related providers added for reasoning: `reasoning_content` (DeepSeek),
+`reasoning` (OpenRouter, vLLM), and `reasoning_details` (OpenRouter), in which sealed reasoning goes to the client and
+comes back.
 """
 
 from ..errors import status_of

@@ -1,29 +1,30 @@
-"""Events to Chat Completions: a stream of chunks, and the whole completion that they add up to.
+"""Encodes events as Chat Completions: a stream of chunks, and the completion that they add up to.
 
-All that a run says is one assistant message, whatever the number of its turns:
+All content of a run is one assistant message, for any number of turns:
 
 * Reasoning goes to `reasoning_content` and `reasoning`, both or one of them (`fields`), with the same text. Stretches
-  of it are set apart by a blank line, as `ModelResponse.thinking` has them.
-* A summary is in `reasoning_details` as well, delta by delta, for nothing else says that it is not the thought itself.
-  Raw text is not: three times the bytes would tell nothing new. Only a whole completion has it there, and only beside
-  other details, because OpenRouter's client reads no other field once there are any.
+  of reasoning are separated by a blank line, as in `ModelResponse.thinking`.
+* A summary is also in `reasoning_details`, delta by delta, because no other field shows that it is not the raw
+  reasoning. Raw text is not: it would take three times the bytes and add no information. Only a complete completion has
+  raw text there, and only together with other details, because OpenRouter's client reads no other field once there are
+  details.
 * An item's seal is one detail, `{"type": "reasoning.encrypted", "data": SEAL, "id": ITEM, "format": "pellucid-v1"}`,
-  when the item ends. OpenAI's client adds up the entries of one `index` field by field, so each streamed detail has an
-  index of its own, counted without a gap, and says its id and format once.
-* Text is `content`; that of a later turn is set apart by a blank line if functions were called in between. Citations
-  come at the end, in one chunk (clients cannot add up two), their indices moved to where their text stands.
-* Calls that the caller is to answer are `tool_calls`. Those that are answered here (`server_tools`) are not shown, nor
-  are their results: a client would try to answer them. What the model thinks and says around them is.
-* An answer that was cut says `length`: by the model's limit, by the limit of calls, or because the run was cancelled.
-  No other reason of this protocol says that something is missing.
-* A run that fails ends in `{"error": …}` and has no finish reason; there is no whole completion of it but the error.
+  sent when the item ends. OpenAI's client merges the entries of one `index` field by field. So each streamed detail has
+  an index of its own, counted without a gap, and sends its id and format once.
+* Text is `content`. The text of a later turn is separated by a blank line if functions were called in between.
+  Citations come at the end, in one chunk (clients cannot merge two), with indices shifted to the place of their text.
+* Calls that the client must answer are `tool_calls`. Calls that the server answers (`server_tools`) and their results
+  are not shown, because a client would try to answer them. The reasoning and the text around them are shown.
+* The finish reason of an answer that was cut off is `length`: by the model's limit, by the limit of calls, or because
+  the run was cancelled. No other reason of this protocol says that something is missing.
+* A run that fails ends in `{"error": …}` and has no finish reason. Its complete answer is the error alone.
 
-A provider's own tools, files, compactions and opaque blocks have no word here; their seals do.
+A provider's own tools, files, compactions and opaque blocks have no representation in this protocol; their seals do.
 
-An encoder is pure, and all that one batch gives is one piece of bytes. The events that come by the thousand are written
-from templates, everything else from the types.
+An encoder is pure, and encodes one batch as one piece of bytes. The most frequent events are written from templates,
+all others from the types.
 
-What a provider said beside its text, in this protocol's form: log-probabilities, citations, usage.
+The functions at the beginning convert log-probabilities, citations and usage to this protocol.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from .types import error_payload
 
 
 def logprobs(raw: list[dict[str, Any]]) -> list[t.ChatLogProb]:
+    """Return the log-probabilities of a text."""
     return [
         t.ChatLogProb(
             token=token.token,
@@ -66,7 +68,7 @@ def logprobs(raw: list[dict[str, Any]]) -> list[t.ChatLogProb]:
 
 
 def citations(raw: list[dict[str, Any]], offset: int) -> list[t.ChatAnnotation]:
-    """The URL citations among the annotations of a text that has `before` characters of the message before it."""
+    """Return the URL citations of a text that has `offset` characters of the message in front of it."""
     return [
         t.ChatAnnotation(
             t.ChatUrlCitation(
@@ -78,12 +80,12 @@ def citations(raw: list[dict[str, Any]], offset: int) -> list[t.ChatAnnotation]:
 
 
 def _shifted(index: int | None, offset: int) -> int:
-    """0 where the provider did not say."""
+    """Return the shifted index; 0 where the provider did not report it."""
     return 0 if index is None else index + offset
 
 
 def usage_of(usage: Usage) -> t.ChatUsage | None:
-    """None if nothing was counted."""
+    """Return the usage, or None if nothing was counted."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
@@ -119,14 +121,23 @@ _REASONING_FIELDS: dict[t.ReasoningFields, tuple[str, ...]] = {
 }
 
 _INCOMPLETE_FINISH_REASONS: dict[str | None, t.FinishReason] = {"content_filter": "content_filter"}
-"""The finish reason of an incomplete run, where it is not `length`."""
+"""The finish reason of an incomplete run by its reason, where it is not `length`."""
 
 
 class Encoder:
-    """One completion. `start` and `feed` give bytes to send; `whole` is all of it, once the run has ended.
+    """Encodes one completion.
 
-    `server_tools`: the names of the functions whose calls are answered here. `seals`: whether the reader takes them.
-    Times are in whole seconds.
+    `start` and `feed` return bytes to send. `completion` is the complete answer, once the run has ended.
+
+    Args:
+        id: The id of the completion.
+        model: The model's public name.
+        created: The time of the request, in seconds since 1970.
+        fields: The fields that carry readable reasoning.
+        include_usage: Whether the stream ends with a chunk of usage.
+        obfuscate: Whether deltas are padded, so that their size does not show the length of the text.
+        seals: Whether the reader receives seals.
+        server_tools: The names of the functions whose calls the server answers.
     """
 
     def __init__(
@@ -143,7 +154,7 @@ class Encoder:
     ) -> None:
         self.ended = False
         self.error: ErrorInfo | None = None
-        """Why the run failed; a whole answer is then this error, with its status."""
+        """Why the run failed. The complete answer is then this error, with its status."""
         self._id, self._model, self._created = replace_surrogates(id), replace_surrogates(model), created
         self._reasoning_fields = _REASONING_FIELDS[fields]
         self._include_usage = include_usage
@@ -159,22 +170,34 @@ class Encoder:
         self._state = _MessageState()
         self._item_id: str | None = None
         self._is_hidden_call = False
-        """Whether the open item is a call that is answered here."""
+        """Whether the open item is a call that the server answers."""
         self._part: _Part | None = None
         self._needs_break = False
-        """Whether functions were called since there was text."""
+        """Whether functions were called since the last text."""
         self._detail_count = 0
-        """How many details the stream has."""
+        """The number of details in the stream."""
         self._finish_reason: t.FinishReason = "stop"
         self._usage: t.ChatUsage | None = None
 
     def start(self, *, queued: bool = False) -> bytes:
-        """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
+        """Return the bytes that open the stream.
+
+        Args:
+            queued: Whether the request waits until the model is free, which a comment says.
+        """
         opening = self._delta_prefix + b'"role":"assistant","content":null' + self._delta_suffix
         return QUEUED + opening if queued else opening
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). This protocol tells no time but the first."""
+        """Encode the events of one batch.
+
+        Args:
+            events: The events, in order.
+            now: Not used: this protocol has no time except that of the request.
+
+        Returns:
+            The bytes to send; empty if none of these events is shown.
+        """
         for event in events:
             if type(event) is PartDeltaEvent:
                 self._delta(event)
@@ -189,7 +212,11 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        """Return a function that encodes the text of one more delta like the last, if UTF-8 can hold it.
+
+        Returns:
+            The function; None where the next delta needs an event.
+        """
         part = self._part
         return self._encode_text if part is not None and not part.separator and not self._obfuscate else None
 
@@ -199,7 +226,7 @@ class Encoder:
 
     @property
     def completion(self) -> t.ChatCompletion:
-        """The completion. (What a run said before it failed is here, too; whoever asked gets `error` instead.)"""
+        """The completion. It also holds the content of a failed run, for which the client gets `error` instead."""
         state = self._state
         reasoning = PARAGRAPH_BREAK.join(state.reasoning)
         message = t.ChatMessage(
@@ -355,7 +382,7 @@ class Encoder:
         calls = self._state.calls
         arguments = part.args_as_text()
         if not arguments and part.complete:
-            # Clients parse the arguments: a call without any has an empty object.
+            # Clients parse the arguments: a call without arguments gets an empty object.
             arguments = "{}"
             function = t.ChatFunctionDelta(arguments)
             self._write(t.ChatDelta(tool_calls=[t.ChatToolCallDelta(len(calls) - 1, function)]))
@@ -394,7 +421,7 @@ class Encoder:
 
 
 class _MessageState:
-    """The message so far, from what parts were at their ends."""
+    """The content of the message so far, from the ends of its parts."""
 
     __slots__ = ("annotations", "calls", "content", "details", "logprobs", "reasoning", "refusal")
 
@@ -409,7 +436,7 @@ class _MessageState:
 
 
 class _Part:
-    """The open part: the template of its deltas, and what sets it apart from the text before it."""
+    """The open part: the template of its deltas, and the separator from the text before it."""
 
     __slots__ = ("is_text", "prefix", "second_field", "separator", "suffix", "summary_field", "template")
 
@@ -421,7 +448,7 @@ class _Part:
         self.separator = separator
         self.is_text = is_text
         self.template: tuple[bytes, ...] = ()
-        """What the text of a delta stands between, for one that has nothing of its own."""
+        """The pieces of bytes between which the text of a plain delta is put."""
 
 
 def _json_safe(payload: dict[str, Any]) -> dict[str, Any]:
@@ -443,4 +470,7 @@ HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
     FunctionToolResultEvent: Encoder._tool_result,
     RunEndEvent: Encoder._run_end,
 }
-"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""
+"""The handler of each kind of event except deltas, which `feed` handles itself.
+
+Events that are not listed are not shown.
+"""

@@ -1,16 +1,16 @@
-"""The conversation of a request as parts.
+"""Converts the messages of a request to parts.
 
-An assistant's message holds its reasoning, its words and its calls in separate fields, so their order within it is lost
-on this wire: reasoning comes first, then text, then calls. What is sealed says what it came after and goes there again.
-Reasoning may be written in three places; the same text in two of them is one thought.
+An assistant message holds its reasoning, its text and its calls in separate fields, so this wire loses their order:
+reasoning comes first, then text, then calls. A sealed token carries its position and returns to it. Reasoning may be in
+three fields; the same text in two of them is one piece of reasoning.
 
-What `reasoning_details` may hold:
+Entries of `reasoning_details`:
 
-* one of our tokens (`reasoning.encrypted`, see `encode`): a `SealedPart`. A token of a thought holds the thought
-  itself, so the readable text beside it is not told again.
-* readable text and summaries, in fragments or whole; a signature by somebody else is left out, for it could not go back
-  to its maker from here.
-* somebody else's encrypted data: refused, since it cannot be opened here.
+* A token that was sealed here (`reasoning.encrypted`, see `encode`) is a `SealedPart`. The token of a reasoning item
+  holds the reasoning itself, so the readable text next to it is not repeated.
+* Readable text and summaries, in fragments or whole, are kept. A signature by another provider is left out, because it
+  could not go back to that provider from here.
+* Encrypted data from elsewhere is refused, because it cannot be opened here.
 """
 
 from __future__ import annotations
@@ -48,14 +48,18 @@ from . import types as t
 
 
 def messages_of(request_messages: list[t.Message]) -> list[ModelMessage]:
-    """Raises `RequestError` naming the message."""
+    """Convert the messages of a request.
+
+    Raises:
+        RequestError: The message is invalid; the error names it.
+    """
     messages: list[ModelMessage] = []
     function_names: dict[str, str] = {}
-    """The functions that were called, by the call's id."""
+    """Names of the functions that were called, by call id."""
     pending_results: Counter[str] = Counter()
-    """How many results each id still waits for: some models give several calls one id."""
+    """Number of results that are missing for each call id: some models give several calls one id."""
     legacy_call_ids: dict[str, str] = {}
-    """The ids of calls in OpenAI's first form, which has none, by the function's name."""
+    """Ids of calls in OpenAI's first form, which has no ids, by the function's name."""
     for index, message in enumerate(request_messages):
         at = f"messages[{index}]"
         match message:
@@ -98,7 +102,7 @@ def _text(content: str | list[t.ChatTextContent]) -> str:
     return content if isinstance(content, str) else "\n".join(entry.text for entry in content)
 
 
-# --- what the user says ------------------------------------------------------------------------------------------
+# --- user messages -----------------------------------------------------------------------------------------------
 
 
 def _user_content(content: str | list[t.UserContent], at: str) -> str | list[UserContent]:
@@ -129,23 +133,23 @@ def _file(file: t.ChatFileData) -> File:
         head, _, data = data.partition(",")
         media_type = head[5:].partition(";")[0] or None
     elif data is not None and data.startswith(("https://", "http://")):
-        data, url = None, data  # OpenRouter's clients put an address there
+        data, url = None, data  # OpenRouter's clients put a URL there
     return File(url=url, data=data, media_type=media_type, file_id=file.file_id, filename=file.filename)
 
 
-# --- what the assistant said -------------------------------------------------------------------------------------
+# --- assistant messages ------------------------------------------------------------------------------------------
 
 
 def _assistant_parts(
     message: t.ChatAssistantMessage, at: str, function_names: dict[str, str], legacy_call_ids: dict[str, str]
 ) -> list[ModelResponsePart]:
     if message.audio is not None:
-        _reject(at, "no speech is kept here; give back what was said as content", "audio")
+        _reject(at, "audio is not stored here; send its text as content", "audio")
     sealed, readable = _details(message.reasoning_details or [], at)
     calls: list[ToolCallPart] = []
     for index, call in enumerate(message.tool_calls or []):
         if call.type != "function" or call.function is None:
-            _reject(f"{at}.tool_calls[{index}]", "only calls of functions can be given back", "type")
+            _reject(f"{at}.tool_calls[{index}]", "only calls of functions can be sent back", "type")
         function_names[call.id] = call.function.name
         calls.append(ToolCallPart(call.function.name, call.function.arguments, call.id))
     parts: list[ModelResponsePart] = []
@@ -154,7 +158,7 @@ def _assistant_parts(
     texts = _text_parts(message, [part.item_id for part, _ in sealed if _is_token_of(part, "msg")])
     text_offset = call_offset = 0
     for part, position in sealed:
-        # One that lost its place stands before what it may belong to.
+        # A token without a position goes before everything to which it may belong.
         characters, count = position or ((ALL_CHARACTERS, 0) if _is_token_of(part, "fc") else (0, 0))
         preceding, texts = _split_text(texts, characters - text_offset)
         parts += [*preceding, *calls[call_offset:count], part]
@@ -168,7 +172,7 @@ def _assistant_parts(
 
 
 ALL_CHARACTERS = 2**53
-"""More characters than any text has."""
+"""A number of characters that is larger than any text."""
 
 _TextParts: TypeAlias = list[TextPart | RefusalPart]
 
@@ -176,12 +180,20 @@ _ID_CHARACTERS = str.maketrans({"[": "_", "]": ""})
 
 
 def _is_token_of(part: SealedPart, prefix: str) -> bool:
-    """Whether this is the token of that kind of item. Public ids begin with it; a client may have lost a thought's."""
+    """Check that a token belongs to an item of this kind.
+
+    Public ids of items begin with the prefix. A client may have lost the id of a reasoning item.
+    """
     return part.item_id.startswith(f"{prefix}_") if part.item_id else prefix == "rs"
 
 
 def _text_parts(message: t.ChatAssistantMessage, item_ids: list[str | None]) -> _TextParts:
-    """`items` are the items of text whose tokens came back: if there was but one, the text is that one's."""
+    """Return the text parts of a message.
+
+    Args:
+        message: The message.
+        item_ids: The ids of the text items whose tokens came back. If there is only one, the text belongs to it.
+    """
     parts: _TextParts = []
     content = message.content if isinstance(message.content, list) else [t.ChatTextContent(message.content or "")]
     item_id = item_ids[0] if len(item_ids) == len(content) == 1 else None
@@ -196,7 +208,7 @@ def _text_parts(message: t.ChatAssistantMessage, item_ids: list[str | None]) -> 
 
 
 def _split_text(texts: _TextParts, characters: int) -> tuple[_TextParts, _TextParts]:
-    """The first so many characters of text, and the rest."""
+    """Split texts after this number of characters."""
     for index, part in enumerate(texts):
         if isinstance(part, TextPart):
             if characters < len(part.content):
@@ -217,13 +229,13 @@ _READABLE: dict[str, tuple[str, Form]] = {
 
 
 Position: TypeAlias = tuple[int, int] | None
-"""After how many characters of text, and after how many calls; None: it did not say."""
+"""The number of characters of text and the number of calls before a token; None if it is not known."""
 
 
 def _details(
     details: list[t.ReasoningDetailParam], at: str
 ) -> tuple[list[tuple[SealedPart, Position]], list[ThinkingPart]]:
-    """Our tokens and their places, and what can be read, in order."""
+    """Return the sealed tokens with their positions, and the readable reasoning, each in order."""
     sealed: list[tuple[SealedPart, Position]] = []
     readable: list[ThinkingPart] = []
     last_key: tuple[str, int] | None = None
@@ -247,7 +259,7 @@ def _details(
 
 
 def _position(after: Any) -> Position:
-    """A client may have lost it, or made it up."""
+    """Return the position in `after`, which a client may have lost or changed."""
     match after:
         case [int(characters), int(calls)] if characters >= 0 and calls >= 0:
             return characters, calls
@@ -256,7 +268,7 @@ def _position(after: Any) -> Position:
 
 
 def _thinking_parts(details: list[ThinkingPart], *texts: str | None) -> list[ThinkingPart]:
-    """Each thought once: what the details hold, then what only a field holds."""
+    """Return each piece of reasoning once: those in the details, then the remaining text of the fields."""
     parts = list(details)
     seen: list[str] = []
     for text in texts:
@@ -272,7 +284,7 @@ def _thinking_parts(details: list[ThinkingPart], *texts: str | None) -> list[Thi
 
 
 def _remove_text(text: str, part: str) -> str:
-    """The text without that part of it, and without the blank line that set the two apart (see `encode`)."""
+    """Remove a part of a text, and the blank line that separated it from the rest (see `encode`)."""
     before, matched, after = text.partition(part)
     if not matched:
         before, matched, after = text.partition(part.strip())

@@ -1,8 +1,8 @@
-"""A request's bytes, checked and turned into a `ModelCall`.
+"""Parses a request and turns it into a `ModelCall`.
 
-Everything that is wrong is said with its path. What this protocol knows and this server cannot do (`n` above 1, audio
-output, custom tools, …) is refused by name; fields that nobody here knows are ignored, as every server of this protocol
-ignores them. What asks for nothing that could be missed (`store`, `metadata`) is accepted.
+Errors name the path of the problem. Features of this protocol that this server does not have (`n` above 1, audio
+output, custom tools, …) are refused by name. Unknown fields are ignored, as every server of this protocol ignores them.
+Fields whose absence changes no answer (`store`, `metadata`) are accepted.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .messages import messages_of
 
 
 class Request(NamedTuple):
-    """A request as it was understood."""
+    """A parsed request."""
 
     body: t.CreateChatCompletion
     messages: list[ModelMessage]
     """The conversation."""
     functions: tuple[ToolDefinition, ...]
-    """The caller's own."""
+    """The client's own functions."""
 
     @property
     def model(self) -> str | None:
@@ -37,6 +37,7 @@ class Request(NamedTuple):
 
     @property
     def stream(self) -> bool:
+        """Whether the client wants a stream."""
         return bool(self.body.stream)
 
     @property
@@ -46,34 +47,47 @@ class Request(NamedTuple):
 
     @property
     def obfuscate(self) -> bool:
+        """Whether the client wants deltas to be padded."""
         return self.body.stream_options is not None and bool(self.body.stream_options.include_obfuscation)
 
     @property
     def reasoning_fields(self) -> t.ReasoningFields | None:
-        """Which field carries readable reasoning; None for the default."""
+        """The field that carries readable reasoning; None for the default."""
         return self.body.reasoning_fields
 
     @property
     def view(self) -> View | None:
-        """`hidden`, where the caller wants no reasoning in the answer; None for what the key allows."""
+        """`hidden`, where the client wants no reasoning in the answer; None for the most that its API key allows."""
         exclude = self.body.reasoning.exclude if self.body.reasoning is not None else None
         return "hidden" if exclude or (exclude is None and self.body.include_reasoning is False) else None
 
     @property
     def wants_summaries(self) -> bool:
-        """Where summaries are all that may be seen, there are some; beside the raw text they have no place here."""
+        """Always false: this protocol has no place for summaries next to raw text.
+
+        Where the view permits only summaries, there are summaries all the same.
+        """
         return False
 
     @property
     def max_tool_calls(self) -> int | None:
+        """Always None: the protocol has no such limit."""
         return None
 
     @property
     def client_tools(self) -> frozenset[str]:
+        """The names of the client's own functions."""
         return frozenset(tool.name for tool in self.functions)
 
     def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
-        """The encoder of the answer. `created` is in seconds since 1970."""
+        """Return the encoder of the answer.
+
+        Args:
+            id: The id of the completion.
+            model: The model's public name.
+            created: The time of the request, in seconds since 1970.
+            server_tools: The names of the functions that the server calls.
+        """
         return Encoder(
             id,
             model,
@@ -85,7 +99,7 @@ class Request(NamedTuple):
         )
 
     def token_path(self, part: SealedPart) -> str:
-        """Where in the request this token stands."""
+        """Return the path of this sealed token in the request."""
         for index, message in enumerate(self.body.messages):
             for number, detail in enumerate(getattr(message, "reasoning_details", None) or []):
                 if detail.data == part.token:
@@ -95,9 +109,14 @@ class Request(NamedTuple):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """What to ask the model, whose name is still the public one: by default, the conversation as it came.
+        """Return the call of the model, with the model's public name.
 
-        `server_tools` are offered beside the caller's own. Raises `RequestError`.
+        Args:
+            messages: The conversation; by default, that of the request.
+            server_tools: Functions that the server offers, in addition to the client's own.
+
+        Raises:
+            RequestError: `tool_choice` is invalid for these functions.
         """
         body = self.body
         tools, choice = _tools_and_choice(merge_tools(self.functions, server_tools), body.tool_choice)
@@ -113,7 +132,13 @@ class Request(NamedTuple):
 
 
 def parse_request(data: bytes | dict[str, Any]) -> Request:
-    """Raises `RequestError` naming the field and what would be right. What concerns tools, `Request.call` says."""
+    """Parse a body, or the JSON object that was already read from it.
+
+    Errors of `tool_choice` are raised by `Request.call`.
+
+    Raises:
+        RequestError: The message names the field and says what would be valid.
+    """
     body = decode(data, t.CreateChatCompletion)
     _reject_unsupported(body)
     _settings(body, True)
@@ -124,7 +149,7 @@ def parse_request(data: bytes | dict[str, Any]) -> Request:
 def _reject_unsupported(body: t.CreateChatCompletion) -> None:
     modalities = [one for one in body.modalities or [] if one != "text"]
     for name, is_requested, advice in (
-        ("n", (body.n or 1) > 1, "one answer is given; ask again for another"),
+        ("n", (body.n or 1) > 1, "only one answer is given; send another request for another answer"),
         ("modalities", bool(modalities), "the answer is text; leave it out, or send ['text']"),
         ("audio", body.audio is not None, "the answer is text; leave it out"),
         ("functions", bool(body.functions), "send the functions as tools: [{type: function, function: {…}}]"),
@@ -142,7 +167,7 @@ def _reject_unsupported(body: t.CreateChatCompletion) -> None:
 
 
 def _settings(body: t.CreateChatCompletion, has_tools: bool) -> ModelSettings:
-    """`tools`: whether there are any."""
+    """Return the model settings. `has_tools`: whether the model gets any functions."""
     logprobs = body.logprobs or (body.logprobs is None and bool(body.top_logprobs))
     overrides = {
         "max_tokens": body.max_completion_tokens or body.max_tokens,
@@ -158,7 +183,10 @@ def _settings(body: t.CreateChatCompletion, has_tools: bool) -> ModelSettings:
 
 
 def _thinking(body: t.CreateChatCompletion) -> dict[str, Any]:
-    """How much to think: OpenAI's field and OpenRouter's object, which may say the same thing but not two things."""
+    """Return the reasoning settings.
+
+    OpenAI's field and OpenRouter's object may both be present, but must not contradict each other.
+    """
     reasoning = body.reasoning or t.ChatReasoningParam()
     effort = reasoning.effort or body.reasoning_effort
     if body.reasoning_effort is not None and effort != body.reasoning_effort:
@@ -179,7 +207,7 @@ def _thinking(body: t.CreateChatCompletion) -> dict[str, Any]:
 
 def _contradiction(path: str, value: Any, other: str, other_value: Any) -> RequestError:
     return RequestError(
-        f"{path}: it says {value!r}, but {other} says {other_value!r}; say one", code="invalid_value", param=path
+        f"{path}: it is {value!r}, but {other} is {other_value!r}; send one of them", code="invalid_value", param=path
     )
 
 
@@ -214,9 +242,7 @@ def _functions(body: t.CreateChatCompletion) -> tuple[ToolDefinition, ...]:
             )
         path, function = f"tools[{index}].function", tool.function
         if function is None:
-            raise RequestError(
-                f"{path}: what the function is: {{name, description, parameters}}", code="missing", param=path
-            )
+            raise RequestError(f"{path}: it is required: {{name, description, parameters}}", code="missing", param=path)
         check_depth(function.parameters, f"{path}.parameters")
         functions.append(
             ToolDefinition(function.name, function.parameters or {}, function.description, function.strict)

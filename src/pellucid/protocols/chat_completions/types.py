@@ -1,11 +1,11 @@
-"""The protocol's objects: what is read, what is written once an answer, and what the OpenAPI document says.
+"""The objects of the protocol: those of requests, those that an answer holds once, and their OpenAPI schemas.
 
-Chunks are written from templates (`encode`); a test holds them against the schemas made here and against the official
-client's types. In what is written, optional means absent, never null; nullable fields are always there. What a request
-holds beside the fields named here is ignored, as every server of this protocol does.
+Chunks are written from templates (`encode`); a test compares them with the schemas of these types and with the types of
+the official client. In what is written, an optional field is absent, never null, and a nullable field is always
+present. Unknown fields of a request are ignored, as every server of this protocol ignores them.
 
-Errors as OpenAI says them: `{"error": {message, type, param, code}}` and an HTTP status; in a stream, the same
-object as the data of an event.
+Errors have OpenAI's form: `{"error": {message, type, param, code}}` with an HTTP status. In a stream, the same object
+is the data of an event.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ...errors import ErrorInfo
 from ..errors import OPENAI_TYPES, error_object
 
 ReasoningFields = Literal["both", "reasoning_content", "reasoning"]
-"""Which field carries readable reasoning: DeepSeek's, OpenRouter's and vLLM's, or both with the same text."""
+"""The field that carries readable reasoning: DeepSeek's, that of OpenRouter and vLLM, or both with the same text."""
 
 FORMAT = "pellucid-v1"
-"""The `format` of a detail that holds one of our tokens."""
+"""The `format` of a detail that holds a token sealed by Pellucid."""
 
 FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
@@ -30,7 +30,7 @@ FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
 
 
 class ReasoningDetail(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A piece of reasoning in OpenRouter's form: `text`, `summary` or `data`, as the type says."""
+    """A piece of reasoning in OpenRouter's form. The type says which of `text`, `summary` and `data` is present."""
 
     type: Literal["reasoning.text", "reasoning.summary", "reasoning.encrypted"]
     text: str | UnsetType = UNSET
@@ -40,7 +40,7 @@ class ReasoningDetail(msgspec.Struct, kw_only=True, omit_defaults=True):
     format: str | UnsetType = UNSET
     index: int | UnsetType = UNSET
     after: tuple[int, int] | UnsetType = UNSET
-    """How many characters of `content` and how many `tool_calls` come before what is sealed, where any do."""
+    """The number of characters of `content` and of `tool_calls` before the sealed item, where there are any."""
 
 
 class ChatUrlCitation(msgspec.Struct):
@@ -85,7 +85,7 @@ class ChatToolCall(msgspec.Struct):
 
 
 class ChatMessage(msgspec.Struct, kw_only=True):
-    """What the model said, in all its turns."""
+    """The content of the model's answer, from all its turns."""
 
     role: Literal["assistant"] = "assistant"
     content: str | None
@@ -116,7 +116,7 @@ class ChatCompletionTokensDetails(msgspec.Struct, omit_defaults=True):
 
 
 class ChatUsage(msgspec.Struct, kw_only=True):
-    """Tokens; `completion_tokens` includes reasoning. What the model did not count is absent, never 0."""
+    """Tokens. `completion_tokens` includes reasoning. A count that the model did not report is absent, never 0."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -126,7 +126,7 @@ class ChatUsage(msgspec.Struct, kw_only=True):
 
 
 class ChatCompletion(msgspec.Struct, kw_only=True):
-    """A whole answer."""
+    """A complete answer."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -145,7 +145,7 @@ class ChatFunctionDelta(msgspec.Struct):
 
 
 class ChatToolCallDelta(msgspec.Struct):
-    """The first one of a call has its id, type and name; the others more of its arguments."""
+    """A piece of a call. The first has the call's id, type and name, the others more of its arguments."""
 
     index: int
     function: ChatFunctionDelta
@@ -172,7 +172,7 @@ class ChatChunkChoice(msgspec.Struct, kw_only=True):
 
 
 class ChatCompletionChunk(msgspec.Struct, kw_only=True):
-    """One event of a stream. The last one has no choices and holds the usage, where that was asked for."""
+    """One event of a stream. The last one has no choices and holds the usage, where the request includes it."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -271,7 +271,10 @@ class ChatToolCallParam(msgspec.Struct, kw_only=True):
 
 
 class ReasoningDetailParam(msgspec.Struct):
-    """Fragments of one `index` and type are one entry; other types than the three that are known are ignored."""
+    """A reasoning detail that a client sends back.
+
+    Fragments with the same `index` and type are one entry. Types other than the three known ones are ignored.
+    """
 
     type: str = "reasoning.text"
     text: str | None = None
@@ -300,7 +303,7 @@ class ChatToolMessage(_Message, tag="tool"):
 
 
 class ChatFunctionMessage(_Message, tag="function"):
-    """OpenAI's first form of a call's result, known by the function's name."""
+    """The result of a call in OpenAI's first form, which is matched by the function's name."""
 
     content: Text10M | None = None
 
@@ -347,7 +350,7 @@ class ChatFormatJsonSchema(_Content, tag="json_schema"):
 
 
 class ChatReasoningParam(msgspec.Struct):
-    """OpenRouter's way to ask for thought."""
+    """OpenRouter's settings of reasoning."""
 
     effort: Effort | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -372,7 +375,7 @@ class CreateChatCompletion(msgspec.Struct, kw_only=True):
     reasoning: ChatReasoningParam | None = None
     include_reasoning: bool | None = None
     reasoning_fields: ReasoningFields | None = None
-    """Ours: which field carries readable reasoning; the server's default where absent."""
+    """An extension by Pellucid: the field that carries readable reasoning. If absent, the server's default."""
     tools: list[ChatToolParam] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -406,10 +409,10 @@ class CreateChatCompletion(msgspec.Struct, kw_only=True):
 
 
 def error_payload(error: ErrorInfo) -> dict[str, Any]:
-    """The `error` object: of a body, and of an event's data."""
+    """Return the `error` object, for a body or for the data of an event."""
     return error_object(error, OPENAI_TYPES)
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the body of an error response."""
     return {"error": error_payload(error)}

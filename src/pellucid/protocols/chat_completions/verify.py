@@ -1,19 +1,16 @@
-"""Whether a stream keeps the protocol's rules, and which it breaks.
+"""Verifies that a stream keeps the protocol's rules, and names those that it violates.
 
-framing   every event is a JSON object without a name; the stream ends with `data: [DONE]`, which comes once
-fields    a chunk has the fields and types that its type needs
-same      every chunk has the id, model and time of the first
-life      the role comes in the first chunk and no other; one finish reason, in a chunk that says nothing else, and then
-          at most the usage, without choices; or an error, and then nothing
-delta     a delta says one kind of thing, or nothing but log-probabilities; no text in it is empty
-thought   the two fields for reasoning, where both are there, hold the same; only one way of writing it is used
-call      calls count 0, 1, 2 …; the first delta of each has id, type and name, later ones more of the last call's
-          arguments
-detail    details count 0, 1, 2 …, each whole before the next; one that is sealed comes at once
-finish    `tool_calls` if, and only if, there are calls, unless the answer was cut
-late      citations come once, directly before the finish reason
+framing   every event is a JSON object without a name; the stream ends with `data: [DONE]`, which comes once fields    a
+chunk has the fields and types that its type needs same      every chunk has the id, model and time of the first life
+the role comes in the first chunk and no other; there is one finish reason, in a chunk without content, and then at most
+the usage, without choices; or an error, and then nothing delta     a delta has one kind of content, or only
+log-probabilities; no text in it is empty thought   the two reasoning fields, where both are present, hold the same
+text; the stream uses one set of fields call      calls count 0, 1, 2 …; the first delta of each has id, type and name,
+later ones more of the last call's arguments detail    details count 0, 1, 2 …, each complete before the next; a sealed
+one comes in one piece finish    `tool_calls` if, and only if, there are calls, unless the answer was cut off late
+citations come once, directly before the finish reason
 
-A schema says what type each field has; this says what no schema can.
+A schema defines the type of each field; these rules are those that no schema can express.
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ _CONTENT_FIELDS = ("role", "content", "refusal", "tool_calls", "annotations")
 
 
 def verify(body: bytes) -> list[str]:
-    """The rules that the stream breaks, as `rule: what is wrong`; empty when it is legal."""
+    """Return the rules that the stream violates, as `rule: problem`; empty if it is legal."""
     check = _Check()
     frames = SSEDecoder(max_bytes=len(body) + 1).feed(body)
     done_indices = [index for index, frame in enumerate(frames) if frame.data == b"[DONE]"]
@@ -159,5 +156,5 @@ class _Check:
             if not continues and detail.index != self._detail_index + 1:
                 yield f"detail: index {detail.index} after {self._detail_index}"
             if not (detail.data if is_sealed else detail.summary):
-                yield f"detail: a {detail.type} that says nothing"
+                yield f"detail: an empty {detail.type}"
             self._detail_index, self._detail_is_sealed = detail.index or 0, is_sealed

@@ -1,7 +1,7 @@
 """OpenResponses: `POST /v1/responses`, streamed and whole.
 
-The specification of 2026-04-24, with its names for raw reasoning (`response.reasoning.delta` / `.done`) or OpenAI's
-(`response.reasoning_text.*`), which have the same fields.
+The specification of 2026-04-24. Events of raw reasoning have its names (`response.reasoning.delta` / `.done`) or
+OpenAI's (`response.reasoning_text.*`), with the same fields.
 """
 
 from ..decoding import read_json

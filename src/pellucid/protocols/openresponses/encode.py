@@ -1,17 +1,18 @@
-"""Events to OpenResponses: server-sent events, and the response they add up to.
+"""Encodes events as OpenResponses: server-sent events, and the response that they add up to.
 
-The order within an item is the specification's: `output_item.added`, then per content part `content_part.added`,
-deltas, the part's own `.done`, `content_part.done`, and last `output_item.done`. Indices are derived here: an item's
-place in `output`, a part's place in its item. `sequence_number` counts 0, 1, 2 … over everything.
+The order within an item is that of the specification: `output_item.added`, then for each content part
+`content_part.added`, deltas, the part's own `.done`, `content_part.done`, and last `output_item.done`. Indices are
+derived here: an item's place in `output`, a part's place in its item. `sequence_number` counts 0, 1, 2 … over all
+events.
 
-An encoder is pure: the time is handed in with each batch, and all that one batch gives is one piece of bytes. The
-events that come by the thousand are written from templates, everything else from the types. It is total over text:
-what UTF-8 cannot hold (half a surrogate pair, from somebody's Python) is shown as U+FFFD.
+An encoder is pure: the time is an argument of each batch, and one batch is encoded as one piece of bytes. The most
+frequent events are written from templates, all others from the types. Every text can be encoded: what UTF-8 cannot hold
+(half a surrogate pair, for example from a Python program) is replaced by U+FFFD.
 
-What becomes of what this protocol has no word for: a provider's own tools, files, compactions and opaque blocks
-are not shown (extension items would break clients that were not asked); they stay in the record of the turn. What is
-sealed of them, and of text and calls (a signature, say), rides in the `encrypted_content` of a reasoning item made for
-the purpose, right behind the item or in its place, when the reader takes seals.
+A provider's own tools, files, compactions and opaque blocks have no representation in this protocol and are not shown:
+extension items would break clients that do not expect them. They stay in the stored turn. Their sealed data, and that
+of text and calls (for example a signature), is in the `encrypted_content` of a reasoning item that is made for it (the
+carrier), directly after the item or in its place, if the reader receives seals.
 """
 
 from __future__ import annotations
@@ -55,10 +56,10 @@ from . import types as t
 from .types import error_payload
 
 Dialect = Literal["openresponses", "openai"]
-"""Whose names raw reasoning events get. The fields are the same."""
+"""Whose names the events of raw reasoning have. The fields are the same."""
 
 Framing = Literal["events", "lines"]
-"""Server-sent events; or an event's JSON a line, of which each is a message of a socket."""
+"""Server-sent events, or one line of JSON for each event, which is one message of a socket."""
 
 _FRAME_ENDS: dict[Framing, bytes] = {"events": b"\n\n", "lines": b"\n"}
 
@@ -73,7 +74,10 @@ _json = msgspec.json.Encoder().encode
 
 
 class Encoder:
-    """One response's stream. `feed` gives bytes to send; `response` is the resource as it stands."""
+    """Encodes one response's stream.
+
+    `start` and `feed` return bytes to send. `response` is the resource in its present state.
+    """
 
     def __init__(
         self,
@@ -85,7 +89,16 @@ class Encoder:
         after: int = -1,
         framing: Framing = "events",
     ) -> None:
-        """`seals`: whether items carry what is sealed of them. `after`: events up to this number are not sent again."""
+        """Create the encoder of a response.
+
+        Args:
+            response: The resource before the run.
+            dialect: Whose names the events of raw reasoning have.
+            obfuscate: Whether deltas are padded, so that their size does not show the length of the text.
+            seals: Whether items carry their seals.
+            after: The sequence number of the last event that the reader has. Events up to it are not sent again.
+            framing: How events are framed.
+        """
         self.response = response
         self._seals = seals
         self._after = after
@@ -97,13 +110,17 @@ class Encoder:
         self._out: list[bytes] = []
         self._item: _Item | None = None
         self._hidden_item_id = ""
-        """The id of the open item, if this protocol has no word for it."""
+        """The id of the open item, if this protocol has no representation of it."""
         self._part: _Part | None = None
         self._pending_thinking: ThinkingPart | None = None
-        """A thinking part that has begun and shown nothing yet."""
+        """A thinking part that has started and has no text yet."""
 
     def start(self, *, queued: bool = False) -> bytes:
-        """The events that open the stream; `queued` when the model has yet to become free."""
+        """Return the events that open the stream.
+
+        Args:
+            queued: Whether the request waits until the model is free.
+        """
         if queued:
             self.response.status = "queued"
         self._response_event("created")
@@ -111,14 +128,22 @@ class Encoder:
         return self._drain()
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
+        """Encode the events of one batch.
+
+        Args:
+            events: The events, in order.
+            now: The time of the batch, in milliseconds since 1970.
+
+        Returns:
+            The bytes to send; empty if none of these events is shown.
+        """
         for event in events:
             if type(event) is not PartDeltaEvent:
                 handler = HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, event, now)
                 continue
-            # In this loop, because nearly all events are deltas.
+            # Inlined in this loop, because nearly all events are deltas.
             part, delta = self._part, event.delta
             text: str | None = getattr(delta, TEXT_FIELD[type(delta)])
             if part is None:
@@ -148,7 +173,11 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        """Return a function that encodes the text of one more delta like the last, if UTF-8 can hold it.
+
+        Returns:
+            The function; None where the next delta needs an event.
+        """
         is_plain = self._part is not None and not self._obfuscate and self._sequence > self._after
         return self._encode_text if is_plain else None
 
@@ -197,7 +226,7 @@ class Encoder:
             self._write_carrier(_carrier_id(item.id), seal)
 
     def _write_carrier(self, id: str, seal: str) -> None:
-        """A reasoning item made to hold what is sealed of an item that has no place for it."""
+        """Write a reasoning item that holds the seal of an item which has no field for it."""
         item = t.ReasoningItem(id=id, summary=[], status="in_progress")
         self._write("response.output_item.added", output_index=len(self.response.output), item=item)
         self._finish_item(msgspec.structs.replace(item, status="completed", encrypted_content=seal))
@@ -214,7 +243,7 @@ class Encoder:
         if item is None:
             return
         if isinstance(part, ThinkingPart):
-            # It may turn out to be a signature and nothing to read: its content part opens with its first text.
+            # The part may hold a signature and no text: its content part opens with its first text.
             self._pending_thinking = part
         elif isinstance(part, TextPart):
             location = item.location(content_index=len(item.contents))
@@ -261,7 +290,7 @@ class Encoder:
             assert item.call is not None
             arguments = part.args_as_text()
             if not arguments and part.complete:
-                # Clients parse the arguments: a call without any has an empty object.
+                # Clients parse the arguments: a call without arguments gets an empty object.
                 arguments = "{}"
                 self._write(f"{name}.delta", **location, delta=arguments)
             item.call = msgspec.structs.replace(item.call, arguments=arguments)
@@ -283,7 +312,7 @@ class Encoder:
 
     def _tool_result(self, event: FunctionToolResultEvent, now: int) -> None:
         if event.result.tool_name is None:
-            return  # a word to the model about its answer, not a call's result
+            return  # a message to the model about its answer, not the result of a call
         result = json_safe(event.result)
         output = _call_output(result) if isinstance(result, ToolReturnPart) else result.content
         item = t.FunctionCallOutputItem(id=event.id or "", call_id=result.tool_call_id, output=output)
@@ -309,7 +338,7 @@ class Encoder:
             self._error_event(error)
             self._response_event("failed")
         else:
-            # The specification has no event for what was cancelled. Whoever asks for the response is told.
+            # The specification has no event for a cancelled response. A client that fetches the response sees it.
             response.status = "incomplete"
             response.incomplete_details = t.IncompleteDetails(event.incomplete_reason or "cancelled")
             self._response_event("incomplete")
@@ -319,7 +348,7 @@ class Encoder:
     def _error_event(self, error: ErrorInfo) -> None:
         payload = error_payload(error)
         if self._framing == "lines":
-            # A socket has one form for errors, whoever's names its events have.
+            # On a socket, errors have one form in both dialects.
             self._write("error", status=status_of(error), error=payload)
         elif self._dialect == "openai":
             self._write("error", code=payload["code"], message=payload["message"], param=payload["param"])
@@ -367,7 +396,7 @@ class _Item:
         return {"item_id": self.id, "output_index": self.index, **index}
 
     def output_item(self, status: t.Status) -> t.Item:
-        """The item as it stands in `output`."""
+        """Return the item as it is in `output`."""
         if self.kind == "reasoning":
             contents = [content for content in self.contents if isinstance(content, t.ReasoningText)]
             return t.ReasoningItem(
@@ -383,7 +412,7 @@ class _Item:
 
 
 class _Part:
-    """The open part: its place, and the template of its deltas."""
+    """The open part: its location, and the template of its deltas."""
 
     __slots__ = ("annotations", "head", "location", "name", "tail")
 
@@ -423,7 +452,7 @@ def _returned_content(content: UserContent) -> t.ReturnedText | t.ReturnedImage 
     if isinstance(content, Text):
         return t.ReturnedText(text=content.text)
     kind = content.media_type or _MEDIA_TYPES[content.kind]
-    # An uploaded file of a provider's has neither: all that can be said is that there was one.
+    # A file that was uploaded to a provider has neither URL nor data: the item only shows that there was a file.
     url = content.url or f"data:{kind};base64,{content.data or ''}"
     if isinstance(content, Image):
         detail = content.detail if content.detail in ("low", "high") else "auto"
@@ -435,6 +464,7 @@ _MEDIA_TYPES = {"image": "image/png", "audio": "audio/wav", "video": "video/mp4"
 
 
 def usage_of(usage: Usage) -> t.Usage | None:
+    """Return the usage, or None if nothing was counted."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     input_tokens, output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
@@ -475,7 +505,7 @@ _NEW_ITEMS: dict[str, Callable[[str], t.Item | None]] = {
     "message": lambda id: t.MessageItem(id=id, status="in_progress", content=[]),
     "tool_call": lambda id: None,
 }
-"""The items that have a place in `output`, and what each opens as."""
+"""The kinds of items that `output` can hold, and the item with which each opens."""
 
 HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     ResponseStartEvent: Encoder._response_start,
@@ -486,4 +516,7 @@ HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     FunctionToolResultEvent: Encoder._tool_result,
     RunEndEvent: Encoder._run_end,
 }
-"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""
+"""The handler of each kind of event except deltas, which `feed` handles itself.
+
+Events that are not listed are not shown.
+"""

@@ -1,8 +1,8 @@
-"""Input items as messages: what was said before, by whom, in the form that models are asked with.
+"""Converts input items to messages, the form in which models are called.
 
-Items of every dialect are taken: a thought may come as raw text, as summaries, as a token that was sealed here
+Items of every dialect are accepted: reasoning may come as raw text, as summaries, as a token that was sealed here
 (`SealedPart`, to be opened before a model sees it), or as all of them. What an item refers to (an earlier item by its
-id, a call by its `call_id`) is handed in as `ReferenceContext`.
+id, a call by its `call_id`) is passed in as `ReferenceContext`.
 """
 
 from __future__ import annotations
@@ -38,24 +38,32 @@ from . import types as t
 
 
 class KnownCall(NamedTuple):
-    """A function that was called under some `call_id`."""
+    """A function that was called with some `call_id`."""
 
     name: str
     pending_results: int = 1
-    """How many results are not there yet: some models give several calls one id."""
+    """The number of results that are missing: some models give several calls one id."""
 
 
 class ReferenceContext(NamedTuple):
-    """What items may refer to."""
+    """The calls and items that input items may refer to."""
 
     calls: Mapping[str, KnownCall] = {}
     """The functions that were called earlier in the conversation, by `call_id`."""
     items: Mapping[str, list[ModelMessage]] = {}
-    """What the items with these ids said."""
+    """The messages of stored items, by the item's id."""
 
 
 def messages_of(input: str | list[t.ItemParam], context: ReferenceContext) -> list[ModelMessage]:
-    """Raises `RequestError` naming the item and what would be right."""
+    """Convert an input.
+
+    Args:
+        input: A text, or a list of items.
+        context: The calls and items that items may refer to.
+
+    Raises:
+        RequestError: The message names the item and says what would be valid.
+    """
     messages: list[ModelMessage] = []
     if isinstance(input, str):
         _append_request_part(messages, UserPromptPart(input))
@@ -105,7 +113,7 @@ def messages_of(input: str | list[t.ItemParam], context: ReferenceContext) -> li
 
 
 def item_messages(item: bytes, context: ReferenceContext) -> list[ModelMessage]:
-    """The same for one item that was kept as it was received."""
+    """Convert one item that was stored as it was received."""
     return messages_of([msgspec.json.decode(item, type=t.ItemParam)], context)
 
 
@@ -117,7 +125,7 @@ def _register_call(calls: dict[str, KnownCall], id: str, name: str) -> None:
 def _referenced_messages(item: t.ItemReference, context: ReferenceContext, at: str) -> list[ModelMessage]:
     if item.id not in context.items:
         raise RequestError(
-            f"{at}: there is no item {item.id!r} here; what was not stored must be sent itself",
+            f"{at}: there is no item {item.id!r} here; an item that was not stored must be sent in full",
             kind="not_found",
             code="item_not_found",
             param=f"{at}.id",
@@ -165,7 +173,7 @@ def _assistant_parts(item: t.MessageParam, at: str) -> list[ModelResponsePart]:
 
 
 def _reasoning_parts(item: t.ReasoningParam) -> list[ModelResponsePart]:
-    """The thought as it was sealed here; else the thought itself where the client gave it back; else its summaries."""
+    """Return the sealed token if there is one, else the raw text if the client sent it, else the summaries."""
     if item.encrypted_content:
         return [SealedPart(item.encrypted_content, item.id)]
     is_complete = item.status != "incomplete"
@@ -205,7 +213,7 @@ def _content(content: t.InputContent, at: str) -> UserContent:
         case t.InputAudio():
             return Audio(data=content.input_audio.data, media_type=f"audio/{content.input_audio.format}")
         case t.Refusal():
-            _reject(at, "a refusal is something an assistant says", "type")
+            _reject(at, "only an assistant message can hold a refusal", "type")
 
 
 def _only_text(content: str | list[t.InputContent], at: str) -> str:
@@ -220,7 +228,7 @@ def _only_text(content: str | list[t.InputContent], at: str) -> str:
 
 
 def _tool_output(item: t.FunctionCallOutputParam, at: str) -> str | list[UserContent]:
-    """Text as one text; with pictures or files a list."""
+    """Return text as one string, and content with images or files as a list."""
     if isinstance(item.output, str):
         return item.output
     contents = [_content(content, f"{at}.output[{index}]") for index, content in enumerate(item.output)]

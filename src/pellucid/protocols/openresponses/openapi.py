@@ -1,7 +1,7 @@
-"""What OpenResponses has that no type says: its events, its socket, and what of requests is read by hand.
+"""Parts of the OpenAPI document that no type defines: the events, the socket, and untyped fields of requests.
 
-The events are a table: name, fields. All 24 of the specification are in it, and OpenAI's two names for raw reasoning
-beside them, marked as the alias they are.
+The events are a table of names and fields. It has all 24 of the specification and, marked as aliases, OpenAI's two
+names for raw reasoning.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ EVENTS: dict[str, Schema] = {
     "response.function_call_arguments.done": {**_IN_ITEM, "arguments": _STRING},
     "error": {"error": _ref("ErrorPayload")},
 }
-"""Every event of the specification, and its fields beside `type` and `sequence_number`."""
+"""Every event of the specification, and its fields in addition to `type` and `sequence_number`."""
 
 ALIASES = {
     "response.reasoning_text.delta": "response.reasoning.delta",
     "response.reasoning_text.done": "response.reasoning.done",
 }
-"""OpenAI's names, sent instead when the request asks for them."""
+"""OpenAI's names, which are sent instead if the request wants them."""
 
 
 _NAMED = {"type": "object", "properties": {"name": _STRING}, "required": ["name"]}
 _UNTYPED_FIELDS: dict[str, Schema] = {
     "conversation": {
-        "description": "The conversation to go on with and to add to: its id.",
+        "description": "The id of the conversation to continue; the response is added to it.",
         "anyOf": [
             _STRING,
             {"type": "object", "properties": {"id": _STRING}, "required": ["id"]},
@@ -82,7 +82,7 @@ _UNTYPED_FIELDS: dict[str, Schema] = {
         ],
     },
     "tool_choice": {
-        "description": "Whether tools are called, or which one must be, or which ones may be.",
+        "description": "Whether tools are called, which one must be called, or which ones may be called.",
         "anyOf": [
             {"type": "string", "enum": ["none", "auto", "required"]},
             {
@@ -103,11 +103,11 @@ _UNTYPED_FIELDS: dict[str, Schema] = {
         ],
     },
 }
-"""What the types leave open, since it is read by hand."""
+"""Fields that the types leave open, because they are parsed by hand."""
 
 
 _INPUT_ALTERNATIVES = [{"required": [name]} for name in ("input", "previous_response_id", "conversation")]
-"""One of them says what there is to answer."""
+"""The fields of which one must be present, so that there is something to answer."""
 
 
 def _event(name: str, fields: Schema) -> Schema:
@@ -120,16 +120,17 @@ def _event(name: str, fields: Schema) -> Schema:
         "required": [field for field in properties if field not in optional],
     }
     if name.endswith(".delta") and name != "response.refusal.delta":
-        properties["obfuscation"] = {**_STRING, "description": "Padding; present only when asked for."}
+        properties["obfuscation"] = {**_STRING, "description": "Padding; present only if the request wants it."}
     return schema
 
 
 def event_name(name: str) -> str:
+    """Return the name of an event's schema."""
     return "".join(word.capitalize() for word in name.replace(".", "_").split("_")) + "Event"
 
 
 def components() -> dict[str, Any]:
-    """Every event, and what is in them alone."""
+    """Return the schemas of all events, and of types that occur only in events."""
     schemas: dict[str, Any] = {event_name(name): _event(name, fields) for name, fields in EVENTS.items()}
     schemas |= {
         event_name(alias): {**_event(alias, EVENTS[name]), "x-alias-of": name} for alias, name in ALIASES.items()
@@ -138,14 +139,14 @@ def components() -> dict[str, Any]:
 
 
 def amend(schemas: dict[str, Schema]) -> None:
-    """What the types do not say of requests."""
+    """Add to the schemas of requests what their types do not define."""
     schemas["CreateResponse"]["properties"] |= _UNTYPED_FIELDS
     schemas["CreateResponse"]["anyOf"] = _INPUT_ALTERNATIVES
     schemas["CompactRequest"]["anyOf"] = _INPUT_ALTERNATIVES[:2]
 
 
 def stream_event() -> Schema:
-    """One event of a stream, as the specification has it."""
+    """Return the schema of one event of a stream, in the form of the specification."""
     events = {name: f"#/components/schemas/{event_name(name)}" for name in (*EVENTS, *ALIASES)}
     mapped = {"propertyName": "type", "mapping": events}
     return {"oneOf": [{"$ref": ref} for ref in events.values()], "discriminator": mapped}
@@ -158,4 +159,4 @@ SOCKET: Schema = {
     "clientMessage": {"allOf": [_CREATE, _ref("CreateResponse")]},
     "errorMessage": {"type": "object", "properties": _ERROR, "required": list(_ERROR)},
 }
-"""`x-openresponses-websocket`: so the specification tells of its own."""
+"""The value of `x-openresponses-websocket`, in which the specification describes its own socket."""

@@ -1,6 +1,6 @@
-"""A request's bytes, checked; the `ModelCall` it asks for, once it is known what it goes on from; and its echo.
+"""Parses a request, turns it into a `ModelCall` once its previous context is known, and makes its echo in the response.
 
-Everything that is wrong is said with its path.
+Errors name the path of the problem.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class MCPServerSpec(NamedTuple):
     headers: dict[str, str]
     allowed_tools: list[str] | None
     path: str
-    """Where in the request it is named."""
+    """The path of the server in the request."""
 
 
 class Request(NamedTuple):
-    """A request as it was understood."""
+    """A parsed request."""
 
     body: t.CreateResponse
     raw_input: str | list[Any]
@@ -43,28 +43,33 @@ class Request(NamedTuple):
 
     @property
     def stream(self) -> bool:
+        """Whether the client wants a stream."""
         return bool(self.body.stream)
 
     @property
     def obfuscate(self) -> bool:
+        """Whether the client wants deltas to be padded."""
         return self.body.stream_options is not None and self.body.stream_options.include_obfuscation
 
     @property
     def wants_seals(self) -> bool:
+        """Whether the client wants seals in reasoning items."""
         return "reasoning.encrypted_content" in (self.body.include or [])
 
     @property
     def wants_summaries(self) -> bool:
+        """Whether the client wants summaries in addition to the raw text."""
         reasoning = self.body.reasoning
         return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
 
     @property
     def client_tools(self) -> frozenset[str]:
-        """The names of the caller's own functions."""
+        """The names of the client's own functions."""
         return frozenset(tool.name for tool in _functions(self.body))
 
     @property
     def max_tool_calls(self) -> int | None:
+        """The maximum number of calls; None for no limit by the client."""
         return self.body.max_tool_calls
 
     @property
@@ -84,26 +89,35 @@ class Request(NamedTuple):
         return [item.id for item in self.body.input or [] if isinstance(item, t.ItemReference)]
 
     def input_items(self, mint: Callable[[str], str]) -> list[dict[str, Any]]:
-        """The input as items, as received, each with an id."""
+        """Return the input as items, as it was received, each with an id.
+
+        Args:
+            mint: Makes a new id with the given prefix.
+        """
         if isinstance(self.raw_input, str):
             content = [{"type": "input_text", "text": self.raw_input}]
             return [{"id": mint("msg"), "type": "message", "role": "user", "content": content}]
         return [item if item.get("id") else {**item, "id": mint(_ID_PREFIXES[item["type"]])} for item in self.raw_input]
 
     def token_path(self, part: SealedPart) -> str:
-        """Where in the request this token stands."""
+        """Return the path of this sealed token in the request."""
         items = self.raw_input if isinstance(self.raw_input, list) else []
         index = next((i for i, item in enumerate(items) if item.get("encrypted_content") == part.token), 0)
         return f"input[{index}].encrypted_content"
 
-    def messages(self, context: ReferenceContext = ReferenceContext()) -> list[ModelMessage]:  # noqa: B008 (it is immutable)
-        """What the input adds to the conversation. Raises `RequestError`."""
+    def messages(self, context: ReferenceContext = ReferenceContext()) -> list[ModelMessage]:  # noqa: B008 (immutable)
+        """Return the messages that the input adds to the conversation. Raises `RequestError`."""
         return messages_of(self.body.input or [], context)
 
     def call(self, messages: Sequence[ModelMessage], server_tools: Sequence[ToolDefinition] = ()) -> ModelCall:
-        """What to ask the model, whose name is still the public one. Raises `RequestError`.
+        """Return the call of the model, with the model's public name.
 
-        `server_tools` are offered beside the caller's own, which go before one of the same name.
+        Args:
+            messages: The conversation.
+            server_tools: Functions that the server offers. A function of the client replaces one with the same name.
+
+        Raises:
+            RequestError: `tool_choice` is invalid for these functions.
         """
         body = self.body
         tools, choice = _tools_and_choice(body, server_tools)
@@ -125,7 +139,13 @@ class Request(NamedTuple):
         )
 
     def response(self, id: str, model: str, created_at: int) -> t.Response:
-        """The resource as it is before anything has come: the request, echoed with every default filled in."""
+        """Return the resource before the run: the request's echo, with every default filled in.
+
+        Args:
+            id: The id of the response.
+            model: The model's public name.
+            created_at: The time of the request, in seconds since 1970.
+        """
         body = self.body
         reasoning = body.reasoning
         return t.Response(
@@ -133,7 +153,7 @@ class Request(NamedTuple):
             created_at=created_at,
             model=model,
             instructions=body.instructions,
-            # The specification's response has a form for functions alone.
+            # In the specification, a response has a form for functions only.
             tools=[
                 t.FunctionTool(name=x.name, description=x.description, parameters=x.parameters, strict=x.strict)
                 for x in _functions(body)
@@ -148,17 +168,21 @@ class Request(NamedTuple):
             if reasoning is not None
             else None,
             max_tool_calls=body.max_tool_calls,
-            **echoed_settings(body, _SETTING_FIELDS),
+            **echoed_settings(body, t.Response, _SETTING_FIELDS),
         )
 
 
 def parse_request(data: bytes) -> Request:
-    """Raises `RequestError` naming the field and what would be right."""
+    """Parse a body.
+
+    Raises:
+        RequestError: The message names the field and says what would be valid.
+    """
     return request_from(read_json(data))
 
 
 def request_from(raw: dict[str, Any]) -> Request:
-    """The same for JSON that was read. Raises `RequestError`."""
+    """Parse the JSON object of a body. Raises `RequestError`."""
     raw_input = raw.get("input")
     if isinstance(raw_input, list):
         raw["input"] = raw_input = [_with_type(item) for item in raw_input]
@@ -168,13 +192,13 @@ def request_from(raw: dict[str, Any]) -> Request:
         raise RequestError("input: a text or a list of items is required", code="missing", param="input")
     if body.previous_response_id is not None and body.conversation is not None:
         raise RequestError(
-            "previous_response_id and conversation: only one of them can be what the response goes on from",
+            "previous_response_id and conversation: the response can continue only one of them",
             code="mutually_exclusive",
             param="previous_response_id",
         )
     if body.background and body.store is False:
         raise RequestError(
-            "background: a response that nobody waits for must be stored; leave store out, or set it to true",
+            "background: a background response must be stored; leave store out, or set it to true",
             code="invalid_value",
             param="background",
         )
@@ -198,18 +222,18 @@ _ID_PREFIXES = {
 
 
 _SETTING_FIELDS = {"max_tokens": "max_output_tokens", "user": "safety_identifier", "cache_key": "prompt_cache_key"}
-"""Settings that have another name here."""
+"""Fields whose name differs from that of the setting."""
 
 
 def _value_or(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
-# --- what may be left out, and what is not offered --------------------------------------------------------------------
+# --- types of items and of tools --------------------------------------------------------------------------------------
 
 
 def _with_type(item: Any) -> Any:
-    """An item may leave its type out: a message is known by its role, a reference by its id."""
+    """Add the type of an item that leaves it out: a message has a role, a reference only an id."""
     if not isinstance(item, dict) or item.get("type") is not None:
         return item
     kind = "message" if "role" in item else "item_reference" if "id" in item else None
@@ -240,8 +264,8 @@ def _functions(body: t.CreateResponse) -> list[t.FunctionToolParam]:
 def _check_server(tool: t.McpToolParam, at: str) -> None:
     if tool.require_approval != "never":
         raise RequestError(
-            f"{at}.require_approval: nobody is asked for approval here; set it to 'never', and name the tools that may "
-            "be called in allowed_tools",
+            f"{at}.require_approval: calls cannot be approved here; set it to 'never', and name the tools that may be "
+            "called in allowed_tools",
             kind="unsupported",
             code="unsupported_approval",
             param=f"{at}.require_approval",
@@ -250,7 +274,7 @@ def _check_server(tool: t.McpToolParam, at: str) -> None:
 
 
 def _allowed_tool_names(tool: t.McpToolParam, at: str = "") -> list[str] | None:
-    """The names of the tools that may be called: a list, or OpenAI's filter with one."""
+    """Return the names in `allowed_tools`, which is a list or OpenAI's filter with a list."""
     match tool.allowed_tools:
         case None:
             return None
@@ -290,7 +314,7 @@ def _settings(body: t.CreateResponse, has_tools: bool) -> ModelSettings:
 def _tools_and_choice(
     body: t.CreateResponse, server_tools: Sequence[ToolDefinition]
 ) -> tuple[tuple[ToolDefinition, ...], ToolChoice]:
-    """The functions that may be called."""
+    """Return the functions that the model may call, and the choice among them."""
     client_tools = [
         ToolDefinition(tool.name, tool.parameters or {}, tool.description, tool.strict) for tool in _functions(body)
     ]
@@ -314,7 +338,7 @@ def _tool_name(entry: Any) -> Any:
 
 
 def _choice_echo(choice: Any) -> Any:
-    """The choice in the response's form, which leaves nothing out. It was checked before."""
+    """Return the choice in the form of the response, which leaves nothing out. It was checked before."""
     match choice:
         case {"type": "function", "name": name}:
             return {"type": "function", "name": name}
@@ -326,7 +350,7 @@ def _choice_echo(choice: Any) -> Any:
 
 
 _ECHOED_EFFORTS = ("none", "low", "medium", "high", "xhigh")
-"""Those of the specification: for others that are understood, the nearest one stands in the response."""
+"""The efforts of the specification. For another effort, the response holds the nearest of these."""
 
 
 def _output_format(text: t.TextParam | None) -> OutputFormat:
@@ -346,7 +370,7 @@ def _text_echo(text: t.TextParam | None) -> dict[str, Any]:
         case t.FormatJsonObject():
             echo["format"] = {"type": "json_object"}
         case t.FormatJsonSchema() as form:
-            # The published schema allows nothing but null for the schema in a response.
+            # The published schema permits only null for the schema in a response.
             echo["format"] = {
                 "type": "json_schema",
                 "name": form.name,

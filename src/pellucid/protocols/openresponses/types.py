@@ -1,7 +1,7 @@
-"""The protocol's objects, for what is written once a response, and for the OpenAPI document.
+"""The objects of the protocol that are written once for a response, those of requests, and their OpenAPI schemas.
 
-Deltas, which are nearly all there is, are written from templates (`encode`); a test holds both against the published
-schema. Optional here means absent, never null; nullable fields are always present, as the specification has it.
+Deltas, which are nearly all events, are written from templates (`encode`); a test compares both with the published
+schema. An optional field is absent, never null, and a nullable field is always present, as the specification requires.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ReturnedFile(_Typed, tag="input_file"):
 
 
 class FunctionCallOutputItem(_Typed, tag="function_call_output"):
-    """A list where the function returned more than text."""
+    """The result of a function. `output` is a list where the function returned more than text."""
 
     id: str
     call_id: str
@@ -135,7 +135,7 @@ class OutputTokensDetails(msgspec.Struct):
 
 
 class Usage(msgspec.Struct):
-    """Tokens. Where a model does not count reasoning apart, the schema leaves no way but 0."""
+    """Tokens. Where a model does not count reasoning separately, the schema permits nothing but 0."""
 
     input_tokens: int
     output_tokens: int
@@ -165,7 +165,7 @@ class ConversationRef(msgspec.Struct):
 
 
 class Response(msgspec.Struct, kw_only=True):
-    """The response resource: what was asked, as it was understood, and what came of it."""
+    """The response resource: the request as it was understood, and its result."""
 
     id: str
     object: Literal["response"] = "response"
@@ -199,7 +199,10 @@ class Response(msgspec.Struct, kw_only=True):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     conversation: ConversationRef | UnsetType = UNSET
-    """Where there is one. The published schema does not know it, so it is not there otherwise."""
+    """The conversation of the response.
+
+    The published schema does not have this field, so it is absent if there is none.
+    """
 
 
 class CompactionItem(_Typed, tag="compaction"):
@@ -208,7 +211,7 @@ class CompactionItem(_Typed, tag="compaction"):
 
 
 class CompactedResponse(msgspec.Struct, kw_only=True):
-    """What `POST /v1/responses/compact` answers."""
+    """The answer of `POST /v1/responses/compact`."""
 
     id: str
     object: Literal["response.compaction"] = "response.compaction"
@@ -319,7 +322,7 @@ class FunctionToolParam(_Typed, tag="function"):
 
 
 class McpToolParam(_Typed, tag="mcp"):
-    """A server whose tools are called here. Nobody is asked for approval, so none can be required."""
+    """An MCP server whose tools are called here. There is no way to approve a call, so none can require approval."""
 
     server_label: Name
     server_url: Annotated[str, Meta(min_length=1, max_length=2048)]
@@ -403,10 +406,10 @@ class CreateResponse(msgspec.Struct, kw_only=True):
 
 
 def error_payload(error: ErrorInfo) -> dict[str, Any]:
-    """The `error` object: of a body, and of the `error` event."""
+    """Return the `error` object, for a body or for the `error` event."""
     return error_object(error, OPENRESPONSES_TYPES)
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the body of an error response."""
     return {"error": error_payload(error)}

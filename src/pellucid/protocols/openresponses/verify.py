@@ -1,4 +1,4 @@
-"""Whether a stream keeps the specification's rules, and which it breaks.
+"""Verifies that a stream keeps the specification's rules, and names those that it violates.
 
 framing      every event is a JSON object whose `type` its `event:` line repeats, and one that this dialect has; the
              stream ends with `data: [DONE]`, which comes once; a socket has neither
@@ -7,19 +7,19 @@ sequence     `sequence_number` counts 0, 1, 2 … without a gap
 life         `response.created` comes first and once, then `queued` or `in_progress`, and items only after that;
              exactly one terminal event, last, whose name is the response's status; an `error` is followed by
              `response.failed`
-item         `output_item.added` before anything of an item, `.done` after; one open at a time; `output_index`
-             counts up from 0; no two items have one id; an item is added empty, and done as its parts were; what is
-             sealed comes when it is done, in reasoning and nowhere else
+item         `output_item.added` before any other event of an item, `.done` after; one open at a time; `output_index`
+             counts up from 0; no two items have the same id; an item is added empty, and is done with the content of
+             its parts; sealed data comes when the item is done, in reasoning items only
 part         a part is of its item's kind, is added empty, gets its deltas, its own `done` once, and then its
              `…_part.done`; indices count up in the item
-text         the `done` text is what the deltas added up to, and no delta is empty
+text         the `done` text is the sum of the deltas, and no delta is empty
 output       the terminal event's `output` is the items as they were done
 incomplete   a response with an incomplete item is not completed (the item is the last one, or its neighbours were
-             under way with it)
+             in progress at the same time)
 
-A stream that was broken off and resumed is what came before the cursor and what came after it, in a row.
+A stream that was broken off and resumed is checked as the part before the cursor followed by the part after it.
 
-The published schema says what type each field has; this says what no schema can.
+The published schema defines the type of each field; these rules are those that no schema can express.
 """
 
 from __future__ import annotations
@@ -35,14 +35,17 @@ from .encode import REASONING_EVENTS, Dialect, Framing
 _OPENING_EVENTS = ("response.created", "response.queued", "response.in_progress")
 _TERMINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 _TEXT_FIELDS = {"refusal": "refusal", "function_call": "arguments"}
-"""The field that holds a part's text, where it is not `text`. A call's arguments are a part in all but name."""
+"""The field that holds a part's text, where it is not `text`. A call's arguments are treated as a part."""
 _PART_KINDS = {"reasoning": ("reasoning_text", "summary_text"), "message": ("output_text", "refusal")}
 
 
 def verify(body: bytes, dialect: Dialect = "openresponses", framing: Framing = "events") -> list[str]:
-    """The rules that the stream breaks, as `rule: what is wrong`; empty when it is legal.
+    """Return the rules that the stream violates, as `rule: problem`; empty if it is legal.
 
-    `framing`: server-sent events, or the messages of a socket, one a line.
+    Args:
+        body: The stream.
+        dialect: Whose names the events of raw reasoning have.
+        framing: Server-sent events, or the messages of a socket, one for each line.
     """
     check = _Check(dialect)
     if framing == "lines":
@@ -107,14 +110,14 @@ class _Check:
             "response.reasoning_summary_text": "summary_text",
             "response.function_call_arguments": "function_call",
         }
-        """Which kind of part an event streams."""
+        """The kind of part that each event streams."""
 
     def frame(self, name: str, data: bytes) -> None:
         kind = self.message(data)
         self.expect(kind is None or name == kind, f"framing: event: {name} carries type {kind}")
 
     def message(self, data: bytes) -> str | None:
-        """The event; gives its type, if it has one."""
+        """Check one event. Return its type, if it has one."""
         try:
             event = msgspec.json.decode(data, type=dict[str, Any])
             kind = msgspec.convert(event.get("type"), str)
@@ -218,7 +221,7 @@ class _Check:
             yield "item: an item is done that is not open"
             return
         if "encrypted_content" in done and item.kind != "reasoning":
-            yield f"item: a {item.kind} item holds what is sealed, for which there are reasoning items"
+            yield f"item: a {item.kind} item holds sealed data, which only reasoning items may hold"
         if part is not None and not (part.has_done and part.kind == "function_call"):
             yield "part: an item is done while a part is open"
         if item.kind == "function_call" and done["arguments"] != item.arguments:

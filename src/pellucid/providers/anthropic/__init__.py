@@ -1,7 +1,8 @@
-"""Anthropic's Messages, and the servers that speak it.
+"""Anthropic Messages, and the servers that implement the same API.
 
-A message is a list of typed blocks; reasoning is blocks among them, signed. What is not signed never goes to Anthropic,
-but does go back to a compatible server that wrote it. What models and servers differ in is in the profile's row.
+A message is a list of typed blocks. Reasoning comes in blocks of its own, with a signature. Reasoning without a
+signature is never sent to Anthropic, but is returned to a compatible server that wrote it. The profile's row holds the
+differences between models and servers.
 """
 
 from .decode import decoder

@@ -1,14 +1,12 @@
-"""The content blocks, one class a kind: what opens, what comes, what stops.
+"""Events of the stream, and the content blocks that they start, extend and stop: one class for each kind of block.
 
-A block is told to the emitter under a key of its own, so that blocks which a server interleaves come out whole and in
-order. `stop` is the wire's word that the block is whole; `cut` is called in its place when the answer breaks off.
-What this version does not know is kept whole, and goes back as it came.
+Blocks: each block has its own key in the emitter, so that blocks which a server interleaves are emitted whole and in
+order. `stop` is called when the wire ends the block; `end_truncated` is called instead when the answer breaks off.
+A block of an unknown type is stored whole, and is returned as it came.
 
-What is read of one event of the stream.
-
-Only the fields that mean something here are decoded; msgspec skips the rest without building it. Blocks and messages
-stay plain dictionaries: there are few of them, and what this version does not know of them must go back verbatim.
-An event that does not fit is read once more, without what does not fit (`fitting`).
+Events: only the fields that are used are decoded; msgspec skips the others without building objects. Blocks and
+messages stay plain dictionaries: there are few of them, and their unknown fields must be returned verbatim. An event
+that does not match the types is read once more, without the values that do not match (`lenient_json`).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from .server_tools import (
 
 
 class Delta(msgspec.Struct, gc=False):
-    """`delta` of `content_block_delta` and of `message_delta`; which fields are there depends on its type."""
+    """`delta` of `content_block_delta` and of `message_delta`. Its type decides which fields are set."""
 
     type: str | None = None
     thinking: str | None = None
@@ -59,27 +57,27 @@ class Frame(msgspec.Struct, gc=False):
 
 
 read_frame = lenient_struct_decoder(Frame, allow_list=False)
-"""The event, or None for what is not a JSON object at all."""
+"""Decode one event; None if the bytes are not a JSON object."""
 
 
 REDACTED = "redacted_thinking"
 
 
 class AnswerContext:
-    """What the blocks of one answer share."""
+    """State that the blocks of one answer share."""
 
     def __init__(self, emit: Emitter, form: Form) -> None:
         self.emit = emit
         self.form: Form = form
-        """How this model's readable thought relates to its real one."""
+        """Whether the model's readable reasoning is raw or a summary."""
         self.builtin_tool_names: dict[str, str] = {}
-        """The provider's own tools that were called, by the call's id."""
+        """Names of the provider's own tools that were called, by call id."""
         self.has_tool_calls = False
-        """Whether a function was called."""
+        """Whether the model called a function."""
 
 
 class Block:
-    """A block under way. `native` is its first event's JSON."""
+    """A content block that is being streamed. `native` is the JSON of its first event."""
 
     def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         self.context = context
@@ -88,24 +86,24 @@ class Block:
         self.native = native
 
     def start(self) -> None:
-        """It opened; it may hold something already."""
+        """Open the block, with the content that its first event holds."""
 
     def add_delta(self, delta: Delta, data: bytes) -> None:
-        """More of it; `data` is the whole event, for fields that `delta` does not know."""
+        """Add a delta. `data` is the whole event, for fields that `Delta` does not have."""
 
     def skip_rule(self, delta: Delta) -> SkipRule | None:
-        """See `Reader`: of an event that brought `delta`."""
+        """Return the skip rule of an event that holds `delta` (see `WireReader.skip_rule`)."""
         return None
 
     def stop(self) -> None:
         self.emit.close(self.key)
 
     def end_truncated(self) -> None:
-        """The answer broke off in it: the emitter knows what to do with open text."""
+        """End the block because the answer broke off. The emitter closes open text."""
 
 
 class ThinkingBlock(Block):
-    """Readable or not: a signature without a word of text is a thought that may not be seen (`display: omitted`)."""
+    """A thinking block. A signature without any text is reasoning that is not shown (`display: omitted`)."""
 
     def start(self) -> None:
         self._emit_thinking(_text_field(self.native, "thinking"), _text_field(self.native, "signature"))
@@ -123,12 +121,12 @@ class ThinkingBlock(Block):
         return SkipRule() if delta.thinking else None
 
     def _emit_thinking(self, text: str, signature: str) -> None:
-        # Servers that do not sign send an empty signature: that is none.
+        # Servers that do not sign send an empty signature; it counts as no signature.
         self.emit.thinking(self.key, text, form=self.context.form, signature=signature or None, explicit_end=True)
 
 
 class RedactedThinkingBlock(Block):
-    """A thought that went through a safety filter: a blob in place of the text."""
+    """Reasoning that a safety filter encrypted: opaque data in place of the text."""
 
     def start(self) -> None:
         data = _text_field(self.native, "data")
@@ -136,7 +134,7 @@ class RedactedThinkingBlock(Block):
 
 
 class TextBlock(Block):
-    """A piece of the answer. Citations are about all of it, whenever they come."""
+    """A text block. Its citations refer to the whole block, at whatever time they arrive."""
 
     def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
@@ -177,14 +175,14 @@ class TextBlock(Block):
             self.emit.text(
                 self.key,
                 annotations=[_annotation(citation, self._length) for citation in citations],
-                # As they came: some hold an index that only the provider can read.
+                # Unchanged: some citations hold an encrypted index that only the provider can read.
                 details={"citations": citations},
                 explicit_end=True,
             )
 
 
 class ToolUseBlock(Block):
-    """A function call. The input comes as JSON text after an empty object, or whole in the first event."""
+    """A function call. The input follows an empty object as JSON text, or is whole in the first event."""
 
     def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
@@ -213,7 +211,7 @@ class ToolUseBlock(Block):
             self._emit_whole_input()
 
     def _emit_whole_input(self) -> None:
-        """Without a word of input, the first event's input is all of it."""
+        """Emit the input of the first event, if no input was streamed."""
         tool_input = self.native.get("input", {})
         if tool_input is not None:
             tool_input = tool_input if isinstance(tool_input, str | dict) else {}
@@ -235,13 +233,13 @@ class ToolUseBlock(Block):
 
 
 class ServerToolUseBlock(Block):
-    """The provider calls a tool of its own. Its item is open from the start, so that nothing overtakes it."""
+    """A call of a provider's own tool. Its item is opened at once, so that no later item is emitted before it."""
 
     def __init__(self, context: AnswerContext, key: Key, native: dict[str, Any]) -> None:
         super().__init__(context, key, native)
         self._item = ("server tool", str(native.get("id") or ""))
         self._input_suffix: str | None = None
-        """What follows the streamed input; None if none was streamed."""
+        """JSON text that follows the streamed input; None if no input was streamed."""
 
     def start(self) -> None:
         self.emit.item(self._item, "builtin_tool", explicit_end=True)
@@ -283,10 +281,10 @@ class ServerToolUseBlock(Block):
 
 
 class BufferedBlock(Block):
-    """A block that means something only when all of it is there."""
+    """A block that is emitted when it is complete."""
 
     def add_delta(self, delta: Delta, data: bytes) -> None:
-        """By the rule that holds for all known kinds: text adds up, anything else is the last that was said."""
+        """Merge a delta by the rule of all known kinds: texts are appended, other values replace the earlier value."""
         for name, value in _delta_fields(data).items():
             previous = self.native.get(name)
             if name == "type":
@@ -302,7 +300,7 @@ _OPAQUE_FIELDS = ("signature", "encrypted_content", "data")
 
 
 class ServerToolResultBlock(BufferedBlock):
-    """What the provider's own tool returned: in the item of its call, if nothing came between."""
+    """The result of a provider's own tool. It joins the item of its call, if no other item came between."""
 
     def stop(self) -> None:
         part = return_part(
@@ -314,7 +312,7 @@ class ServerToolResultBlock(BufferedBlock):
 
 
 class CompactionBlock(BufferedBlock):
-    """A stand-in for earlier turns: a summary to read, and something that only the provider reads."""
+    """A replacement for earlier turns: a readable summary, and encrypted data that only the provider reads."""
 
     def stop(self) -> None:
         native = self.native
@@ -331,7 +329,7 @@ class CompactionBlock(BufferedBlock):
 
 
 class OpaqueBlock(BufferedBlock):
-    """A block this version does not know: a change of the model in mid-answer (`fallback`), a listing of tools, …"""
+    """A block of an unknown type: a change of the model during the answer (`fallback`), a list of tools, …"""
 
     def stop(self) -> None:
         kind = _text_field(self.native, "type") or "unknown"
@@ -348,7 +346,7 @@ _BLOCK_CLASSES: dict[str, type[Block]] = {
 
 
 def open_block(context: AnswerContext, key: Key, native: dict[str, Any]) -> Block:
-    """The block that `native` opens."""
+    """Return the block object for the JSON of a block's first event."""
     kind = _text_field(native, "type")
     block_class = _BLOCK_CLASSES.get(kind)
     if block_class is None:
@@ -363,7 +361,7 @@ def open_block(context: AnswerContext, key: Key, native: dict[str, Any]) -> Bloc
 
 
 def _annotation(citation: dict[str, Any], length: int) -> dict[str, Any]:
-    """A citation in OpenAI's shape. It is about the whole block, which is a text part of its own."""
+    """Convert a citation to OpenAI's form. It refers to the whole block, which is a text part of its own."""
     url = citation.get("url")
     if not isinstance(url, str):
         source = citation.get("source")

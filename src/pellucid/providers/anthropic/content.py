@@ -1,4 +1,4 @@
-"""Text, images and documents as blocks, in a user's message or in the result of a call."""
+"""Encode text, images and documents as content blocks of a user message or a tool result."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ Body = dict[str, Any]
 _CONTENT_TYPES = (Text, Image, Audio, Video, File)
 
 _IMAGE_BASE64_PREFIXES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "image/gif", "UklGR": "image/webp"}
-"""How the base64 of images begins."""
+"""First characters of an image's base64 data, and its media type."""
 
 
 def content_blocks(content: Any) -> list[Body]:
-    """The blocks of a text, of a list of contents, or of any other JSON value (as text)."""
+    """Encode a text, a list of contents, or any other JSON value (as text) as blocks.
+
+    Raises:
+        RequestError: This wire cannot carry the content.
+    """
     if isinstance(content, list) and content and all(isinstance(entry, (*_CONTENT_TYPES, str)) for entry in content):
         return [block for entry in content for block in _block(entry)]
     if isinstance(content, _CONTENT_TYPES):

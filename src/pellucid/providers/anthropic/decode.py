@@ -1,17 +1,17 @@
-"""Bytes of a Messages answer to events: a stream event by event, or a whole message.
+"""Decode a Messages answer, as a stream of events or as a whole message, into model events.
 
-The rules:
+Rules:
 
-* `message_start` opens, `message_stop` ends; in between, blocks start, grow and stop, each under its index. A block's
-  index may be taken again once it has stopped; a start under an index that is open ends what was open there.
-* `message_start` may hold whole blocks already.
-* Another message that begins before this one is over was spliced in by somebody between: what came is kept, cut off,
-  and the answer has failed. The same message beginning again is nothing.
-* `ping` and events this version does not know are nothing; blocks that it does not know are kept (see `blocks`).
-* Counts are cumulative, and the output's is only known once the message says how it ended. `input_tokens` on this wire
-  leaves out what came from the cache or went into it; here it is all input, as on every other wire. `details` keeps the
-  provider's own numbers under their own names.
-* A refusal is told in words: the provider's explanation, or, where there is none, that the model declined.
+* `message_start` opens the message and `message_stop` ends it. Between them, blocks start, grow and stop, each under
+  its index. An index may be used again after its block has stopped. A start under an open index ends the open block.
+* `message_start` may already hold whole blocks.
+* A second message that begins before the first has ended was inserted by a proxy: the content so far is stored as
+  truncated, and the answer fails. A repeated start of the same message is ignored.
+* `ping` and unknown events are ignored; unknown blocks are stored (see `blocks`).
+* Token counts are cumulative. The output count is final only when the message reports its stop reason. On this wire
+  `input_tokens` does not include tokens that were read from or written to the cache; in `Usage` it is all input, as on
+  every other wire. `details` holds the provider's own counts under their own names.
+* A refusal is emitted as text: the provider's explanation, or a sentence that the model declined.
 """
 
 from __future__ import annotations
@@ -40,20 +40,28 @@ FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 _BLOCK_TYPE_OF_DELTA = {"thinking_delta": "thinking", "signature_delta": "thinking", "text_delta": "text"}
-"""What a delta is of, where the block's start did not come."""
+"""Type of a delta, and the type of its block if the block's start is missing."""
 
 
 _PADDING = VaryingValue(re.compile(rb"\}( *)\}\Z"), re.compile(rb" *").match)
-"""The provider pads its events with blanks, before the last bracket."""
+"""The provider pads its events with spaces before the last brace."""
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
+    """Return the decoder for one answer.
+
+    The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
+
+    Args:
+        row: The profile of the model's server.
+        origin: Provider, wire and model, which are recorded in the response.
+        content_type: The answer's Content-Type. It is not used.
+    """
     return StreamDecoder(MessageReader(origin, row.form), EventFrames())
 
 
 class MessageReader(WireReader):
-    """One message, whichever way it is framed."""
+    """Reader of one message, streamed or whole."""
 
     wire = "Anthropic Messages"
     code = "not_anthropic_messages"
@@ -63,7 +71,7 @@ class MessageReader(WireReader):
         super().__init__(origin)
         self._context = AnswerContext(self.emit, form)
         self._open_blocks: dict[int, Block] = {}
-        """The blocks under way, by index, in the order in which they began."""
+        """Open blocks by index, in the order in which they started."""
         self._last_index: int = 0
         self._block_count = 0
         self._message_id: str | None = None
@@ -107,7 +115,7 @@ class MessageReader(WireReader):
             self.reject(data)
 
     def _read_error(self, data: bytes) -> None:
-        """An error in the stream, or in place of a message: nothing follows it."""
+        """Read an error in the stream, or in place of a message. It ends the answer."""
         try:
             value = decode_lenient_json(data)
         except ValueError:
@@ -134,7 +142,7 @@ class MessageReader(WireReader):
         self._message_id = _text_field(message, "id")
         self.emit.start(self._message_id, _text_field(message, "model"))
         self._record_metadata(message, _object_field(message, "usage") or {})
-        # Of the output, a message that only begins knows nothing yet.
+        # The output count is not known yet when a message begins.
         self.emit.usage = _read_usage({name: value for name, value in self._usage.items() if name != "output_tokens"})
 
     def _read_message_delta(self, frame: Frame) -> None:
@@ -152,7 +160,7 @@ class MessageReader(WireReader):
         self._finish_message(metadata)
 
     def _read_whole_message(self, data: bytes) -> None:
-        """A message in one piece."""
+        """Read a message that was not streamed."""
         message = decode_lenient_json(data)
         if self.is_recognized or not isinstance(message, dict):
             return
@@ -166,7 +174,7 @@ class MessageReader(WireReader):
         self._finish_message(message)
 
     def _record_metadata(self, message: dict[str, Any], usage: dict[str, Any]) -> None:
-        """What stands beside the blocks."""
+        """Record usage and the other fields of a message that are not blocks."""
         self._usage = _merge_usage(self._usage, usage)
         details = self.emit.provider_details
         for name in ("stop_sequence", "stop_details", "input_transformations"):
@@ -211,7 +219,7 @@ class MessageReader(WireReader):
         return open_block(self._context, ("block", self._block_count), native)
 
     def _block_of(self, index: int | None, delta: Delta) -> Block:
-        """The block that a delta is of."""
+        """Return the block that a delta extends. A missing block is started."""
         block = self._open_blocks.get(self._last_index if index is None else index)
         if block is None:
             kind = _BLOCK_TYPE_OF_DELTA.get(delta.type or "", "tool_use" if delta.partial_json else "")
@@ -237,7 +245,7 @@ class MessageReader(WireReader):
 
     def end_normally(self) -> None:
         if not self.finished:
-            # A server that ends without a reason: what the model did says it.
+            # Some servers send no stop reason: it follows from whether the model called a function.
             self.emit.finish("tool_call" if self._context.has_tool_calls else "stop")
             self.emit.usage = _read_usage(self._usage)
 
@@ -257,7 +265,7 @@ def _refusal_text(details: dict[str, Any]) -> str:
 def _spliced_stream_error(first: str | None, second: str | None) -> ErrorInfo:
     return ErrorInfo(
         "model_error",
-        "another message began in the stream before the first was over; what came of the first is kept",
+        "another message began in the stream before the first had ended; the content of the first is kept",
         code="spliced_stream",
         upstream_message=f"{first}, then {second}",
     )
@@ -277,7 +285,7 @@ def _object_field(message: dict[str, Any], name: str) -> dict[str, Any] | None:
 
 
 def _merge_usage(known: dict[str, Any], update: dict[str, Any]) -> dict[str, Any]:
-    """The counts so far, with what a later event says; what it leaves out or nulls stays."""
+    """Merge the counts of a later event. Counts that it omits or sets to null keep their value."""
     return {**known, **{name: value for name, value in update.items() if value is not None}}
 
 
@@ -285,7 +293,7 @@ def _read_usage(raw: dict[str, Any]) -> Usage:
     uncached, output = int_of(raw, "input_tokens"), int_of(raw, "output_tokens")
     cache_written, cache_read = int_of(raw, "cache_creation_input_tokens"), int_of(raw, "cache_read_input_tokens")
     details = {name: value for name in raw if (value := int_of(raw, name)) is not None}
-    # How the cache writes divide up, how often which tool of the provider ran, how much of the output was thought.
+    # Cache writes by lifetime, uses of each provider tool, and reasoning tokens of the output.
     for nested in ("cache_creation", "server_tool_use", "output_tokens_details"):
         inner = raw.get(nested)
         if isinstance(inner, dict):
@@ -301,14 +309,14 @@ def _read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def _iteration_counts(raw: Any) -> dict[str, int]:
-    """How often the model was sampled, and what others (an advisor, a compaction) took that is not in the totals."""
+    """Count the samplings, and the tokens of other models (advisor, compaction) that the totals do not include."""
     counts: dict[str, int] = {}
     for entry in raw if isinstance(raw, list) else []:
         if not isinstance(entry, dict):
             continue
         kind = str(entry.get("type") or "message").removesuffix("_message")
-        counts[f"{kind}_iteration_counts"] = counts.get(f"{kind}_iteration_counts", 0) + 1
-        # A fallback's sampling is in the totals, like the model's own.
+        counts[f"{kind}_iterations"] = counts.get(f"{kind}_iterations", 0) + 1
+        # The totals include a fallback's sampling, like the model's own.
         if kind not in ("message", "fallback"):
             for name in ("input_tokens", "output_tokens"):
                 counts[f"{kind}_{name}"] = counts.get(f"{kind}_{name}", 0) + (int_of(entry, name) or 0)

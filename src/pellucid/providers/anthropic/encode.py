@@ -1,6 +1,6 @@
-"""A call as the body of a Messages request, and what goes with it in the headers and the URL.
+"""Encode a call as the body, headers and path of a Messages request.
 
-A setting of this provider's (`anthropic_…`) is sent as it is, and wins over the unified one.
+A setting of this provider (`anthropic_…`) is sent unchanged, and takes precedence over the unified setting.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROVIDER_PATHS = {
     "anthropic_mcp_servers": "mcp_servers",
     "anthropic_speed": "speed",
 }
-"""This provider's settings that are fields of the body."""
+"""This provider's settings that are one field of the body each."""
 
 _SHARED_PATHS = {
     "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
@@ -36,14 +36,23 @@ _SHARED_PATHS = {
     "anthropic_cache": "cache_control",
     "anthropic_container": "container",
 }
-"""Settings that act on fields in which other things stand, too."""
+"""Settings that change fields which hold other values, too."""
 
 _SERVICE_TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
-"""The unified service tiers that mean something here."""
+"""The unified service tiers that this provider supports."""
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    """Return the JSON body of the request.
+
+    Args:
+        call: The messages, tools and settings to send.
+        row: The profile of the model's server.
+        target: The origin that the request is sent to. Opaque data of other origins is left out.
+
+    Raises:
+        RequestError: This wire cannot carry a part of the call.
+    """
     settings: Settings = call.settings
     thinking = thinking_options(settings, row)
     messages = encode_messages(call.messages, row, target, thinking_off=thinking.is_off)
@@ -69,7 +78,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 
 
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
+    """Return the fields of the body that settings write, for warnings about unsupported settings."""
     fields = SettingFields(settings)
     thinking = thinking_options(settings, row)
     fields.body["max_tokens"] = thinking.max_tokens
@@ -83,7 +92,7 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
 
 
 class _CallFields(NamedTuple):
-    """Fields that do not come from settings alone."""
+    """Fields of the body that depend on more than settings."""
 
     tools: Body
     format: Body | None
@@ -125,7 +134,13 @@ def _write_settings(fields: SettingFields, row: Profile, thinking: ThinkingOptio
 
 
 def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
-    """The headers of a request; with `call`, also the betas that its settings need."""
+    """Return the headers of a request.
+
+    Args:
+        row: The profile of the model's server.
+        api_key: The key to send; None to send none.
+        call: The call whose settings may need beta features.
+    """
     request_headers = row.credentials(api_key)
     if row.model_in == "body":
         if row.api_version:
@@ -137,12 +152,12 @@ def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) ->
 
 
 def path(call: ModelCall, row: Profile) -> str:
-    """The URL's path below the base URL."""
+    """Return the path of the request below the base URL."""
     return row.path_of(quote(call.model, safe="@"), stream=call.stream)
 
 
 def betas(row: Profile, call: ModelCall | None = None) -> list[str]:
-    """The features to ask for by name: the row's, the caller's, and those that the settings need."""
+    """Return the names of beta features to request: the row's, the caller's, and those that settings need."""
     if call is None:
         return list(row.betas)
     return _betas(row, call.settings, has_file=_has_file_id(call))
@@ -157,8 +172,10 @@ def _betas(row: Profile, settings: Settings, *, has_file: bool = False) -> list[
 
 
 def _claim_betas(fields: SettingFields, row: Profile) -> list[str]:
-    """Record which settings ask for features by name, where these are not asked for already. Returns all that the
-    caller's own stand among."""
+    """Record which settings request beta features that are not requested already.
+
+    Returns all names that are requested, if the caller names any; else an empty list.
+    """
     settings = fields.settings
     path = "anthropic_beta" if row.model_in == "path" else f"{HEADER}anthropic-beta"
     for beta, setting, needs in _BETAS:
@@ -217,7 +234,8 @@ _BETAS: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
         lambda config: isinstance(config, dict) and "block_binding" in config,
     ),
 )
-"""Features, and the values of settings that need them; the one without a setting is for files that the provider has."""
+"""Beta features, the setting that needs each, and a test of its value. The feature without a setting is needed for
+files that were uploaded to the provider."""
 
 
 # --- settings ----------------------------------------------------------------------------------------------------
@@ -246,11 +264,11 @@ def _output_format(output: OutputFormat) -> Body | None:
     return {"type": "json_schema", "schema": output.schema or {"type": "object"}}
 
 
-# --- what the provider is to keep for the next request -----------------------------------------------------------
+# --- prompt caching and containers -------------------------------------------------------------------------------
 
 
 def _cache_control(cache: Any) -> Body:
-    """`True`, or how long to keep it (`5m`, `1h`)."""
+    """Return the `cache_control` field for `True` or a lifetime (`5m`, `1h`)."""
     if not cache:
         return {}
     return {"cache_control": {"type": "ephemeral"} | ({"ttl": cache} if isinstance(cache, str) else {})}
@@ -261,14 +279,14 @@ def _encode_system(system: str, cache: Any) -> str | list[Body]:
 
 
 def _cache_last_user_message(messages: list[Body], cache: Any) -> None:
-    """Up to the end of what the user said last."""
+    """Cache the messages up to the end of the last user message."""
     if cache and messages and messages[-1]["role"] == "user":
         content = messages[-1]["content"]
         content[-1] = content[-1] | _cache_control(cache)
 
 
 def _container(call: ModelCall, target: Origin) -> Body:
-    """The container that code runs in: the caller's, else the one of the last answer, where code may run again."""
+    """Return the container for code execution: the caller's, else that of the last answer if code may run again."""
     settings: Settings = call.settings
     container = settings.get("anthropic_container")
     if container is not None:
@@ -287,7 +305,7 @@ def _container(call: ModelCall, target: Origin) -> Body:
 
 
 def _server_tools(settings: Settings) -> list[Body]:
-    """The provider's own tools, as it writes them."""
+    """Return the provider's own tools, in the provider's form."""
     return list(settings.get("anthropic_tools") or [])
 
 
@@ -305,7 +323,7 @@ def _tools(call: ModelCall, row: Profile, thinking: ThinkingOptions) -> Body:
         return {}
     is_single = choice.mode == "required" and len(choice.names) == 1
     if choice.names and choice.mode != "none" and not is_single:
-        # A choice among some: others are not told of.
+        # The choice is limited to some tools: the others are not offered.
         tools = tuple(tool for tool in tools if tool.name in choice.names)
     tool_choice = _tool_choice(choice, is_single)
     if tool_choice["type"] in ("any", "tool"):

@@ -1,13 +1,13 @@
-"""The history as messages of alternating roles, each a list of blocks.
+"""Encode the history as messages of alternating roles, each a list of blocks.
 
-The rules the provider has, and refuses a request for:
+The provider rejects a request that breaks one of these rules:
 
-* blocks of an own answer go back as they came, in order; what of an answer goes back at all is `history`'s to say;
-* the results of calls stand first in the user's message that follows the calls;
-* no message is empty, no text is nothing but white space; an assistant's message does not end in a thought, and where
-  the row says that each must have one, it is given an empty one when none is left;
-* a call of the provider's own tool needs its result, and the result its call;
-* ids of calls are letters, digits, `_` and `-`.
+* blocks of the model's own answers are returned as they came, in order (`history` decides which parts are returned);
+* results of calls come first in the user message that follows the calls;
+* no message is empty, and no text is only white space; an assistant message does not end with a thinking block; where
+  the row requires one in each assistant message, an empty one is added if none is left;
+* a call of the provider's own tool needs its result, and a result needs its call;
+* call ids have only letters, digits, `_` and `-`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ Body = dict[str, Any]
 
 THINKING_TYPES = ("thinking", REDACTED)
 _UNFINISHED_REASONS = ("pause_turn", "tool_use")
-"""Stop reasons after which a call of the provider's own tool may still be without its result."""
+"""Stop reasons after which a call of the provider's own tool may have no result yet."""
 
 
 def system_prompt(messages: list[ModelMessage]) -> str:
-    """All that is said to the model from above: this wire has one place for it. Of instructions, the last hold."""
+    """Join all system prompts and the last instructions into one text: this wire has one field for them."""
     prompts: list[str] = []
     instructions = None
     for message in messages:
@@ -78,9 +78,9 @@ def encode_messages(messages: list[ModelMessage], row: Profile, target: Origin, 
 
 
 def is_reasoning_lost(messages: list[Body]) -> bool:
-    """Whether the last answer made calls, which are answered now, and its reasoning does not go back with it.
+    """Whether the last answer made calls that now get their results, and its reasoning is not sent with it.
 
-    It is read off what is sent: turns that were cut off may have vanished from between.
+    The encoded messages decide this, because truncated turns may have been left out of them.
     """
     if len(messages) < 2 or messages[-1]["role"] == "assistant":
         return False
@@ -89,7 +89,7 @@ def is_reasoning_lost(messages: list[Body]) -> bool:
 
 
 def _merge_roles(entries: list[tuple[str, list[Body]]]) -> list[tuple[str, list[Body]]]:
-    """Neighbours of one role made one, without messages that say nothing."""
+    """Merge neighbours of one role, and leave out empty messages."""
     merged: list[tuple[str, list[Body]]] = []
     for role, blocks in entries:
         if not blocks:
@@ -108,7 +108,7 @@ def _merge_roles(entries: list[tuple[str, list[Body]]]) -> list[tuple[str, list[
 
 
 def _drop_trailing_thinking(merged: list[tuple[str, list[Body]]]) -> None:
-    """The last message is whole: a thought that nothing follows does not go back."""
+    """Remove thinking blocks at the end of the last message: the provider rejects them there."""
     if merged and merged[-1][0] == "assistant":
         blocks = merged[-1][1]
         while blocks and blocks[-1]["type"] in THINKING_TYPES:
@@ -118,7 +118,10 @@ def _drop_trailing_thinking(merged: list[tuple[str, list[Body]]]) -> None:
 
 
 def _insert_placeholder_thinking(blocks: list[Body], row: Profile, *, thinking_off: bool) -> None:
-    """What is sent where a thought must stand and none does: none was given back, or what it led to was cut off."""
+    """Insert an empty thinking block where the server requires one and none is left.
+
+    None is left if the client did not send it back, or if the content that followed it was truncated.
+    """
     if any(block["type"] in THINKING_TYPES for block in blocks):
         return
     has_calls = any(block["type"] == "tool_use" for block in blocks)
@@ -127,7 +130,7 @@ def _insert_placeholder_thinking(blocks: list[Body], row: Profile, *, thinking_o
         blocks.insert(0, {"type": "thinking", "thinking": placeholder, "signature": ""})
 
 
-# --- what the user's side says -----------------------------------------------------------------------------------
+# --- user messages -----------------------------------------------------------------------------------------------
 
 
 def _user_blocks(message: ModelRequest) -> list[Body]:
@@ -155,7 +158,7 @@ def _tool_result(call_id: str, content: Any, *, failed: bool) -> Body:
     return body | ({"is_error": True} if failed else {})
 
 
-# --- what the model said -----------------------------------------------------------------------------------------
+# --- assistant messages ------------------------------------------------------------------------------------------
 
 
 def _assistant_blocks(
@@ -165,7 +168,7 @@ def _assistant_blocks(
     is_unfinished = response.native_finish_reason in _UNFINISHED_REASONS
     blocks: list[Body] = []
     for part in parts:
-        # Whatever part is not the provider's own has lost its provider's name on the way.
+        # `history.parts_to_send` removes the provider's name from parts of other providers.
         is_own = getattr(part, "provider_name", None) == target.provider
         if isinstance(part, BuiltinToolCallPart | BuiltinToolReturnPart) and (
             not is_own
@@ -186,7 +189,7 @@ def _block(part: ModelResponsePart, is_own: bool) -> Body | None:
             body: Body = {"type": "thinking", "thinking": part.content, "signature": part.signature or ""}
             return body | (part.provider_details or {})
         case TextPart() if part.content.strip():
-            # Between a thought and a call the model likes to write a line break, and is refused to hear of it.
+            # The model often writes a line break between thinking and a call; the provider rejects it as blank text.
             return {"type": "text", "text": part.content} | _citations_field(part.provider_details)
         case RefusalPart() if part.content.strip():
             return {"type": "text", "text": part.content}
@@ -204,7 +207,7 @@ def _block(part: ModelResponsePart, is_own: bool) -> Body | None:
         case OpaquePart():
             return part.native if isinstance(part.native, dict) and "type" in part.native else None
         case _:
-            # Files that a model made have no place in its messages here.
+            # Assistant messages of this wire cannot hold files.
             return None
 
 
@@ -221,7 +224,7 @@ def _compaction_block(part: CompactionPart) -> Body:
 
 
 def _paired_call_ids(messages: list[ModelMessage]) -> set[str]:
-    """The ids of the calls of providers' own tools that have both a whole call and a result."""
+    """Return the ids of provider tools' calls that have both a complete call and a result."""
     call_ids: set[str] = set()
     result_ids: set[str] = set()
     for message in messages:
@@ -237,5 +240,5 @@ _FORBIDDEN_IN_CALL_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def _safe_call_id(call_id: str) -> str:
-    """A call's id as this provider takes it: other providers use more characters."""
+    """Replace the characters of a call id that this provider rejects. Other providers use more characters."""
     return _FORBIDDEN_IN_CALL_ID.sub("_", call_id) or "call"

@@ -1,9 +1,9 @@
-"""The provider's own tools, from block to part and back.
+"""Convert blocks of the provider's own tools to parts, and back.
 
-A call and its result name each other by id; the result's type names the tool. Several of the provider's tools are
-one tool to everybody else (`bash_code_execution` is code execution): which it was stands in
-`provider_details["anthropic_tool_name"]`. A remote MCP server's tool is `mcp_server:NAME`, and its arguments say which
-of the server's tools was called. Fields beside these are kept in `provider_details` and go back as they came.
+A result refers to its call by id; the type of the result block names the tool. Several of the provider's tools have
+one unified name (`bash_code_execution` is code execution); the native name is stored in
+`provider_details["anthropic_tool_name"]`. The tool of a remote MCP server is `mcp_server:NAME`, and its arguments hold
+the name of the server's tool. Other fields are stored in `provider_details` and are returned as they came.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNIFIED_NAMES = {
     "tool_search_tool_regex": "tool_search",
     "tool_search_tool_bm25": "tool_search",
 }
-"""Tools that have another name among ours."""
+"""Unified names of tools, where they differ from the native names."""
 
 _RESULT_SUFFIX = "_tool_result"
 _MCP_TOOL_NAME = "mcp_server"
@@ -41,7 +41,7 @@ def is_server_tool_result(kind: str) -> bool:
 
 
 def extra_fields(block: Block, known: frozenset[str]) -> dict[str, Any]:
-    """What else the block says. A direct caller is what everybody assumes."""
+    """Return the fields of a block that are not `known` and not null. A direct caller is the default, and left out."""
     return {
         name: value
         for name, value in block.items()
@@ -50,7 +50,7 @@ def extra_fields(block: Block, known: frozenset[str]) -> dict[str, Any]:
 
 
 def input_affixes(block: Block) -> tuple[str, str]:
-    """What stands around a streamed input: an MCP server's tool is an argument among others."""
+    """Return the JSON text before and after a streamed input. For an MCP server's tool, the input is one argument."""
     if block.get("type") != "mcp_tool_use":
         return "", ""
     head = msgspec.json.encode({"action": "call_tool", "tool_name": str(block.get("name") or "")}).decode()
@@ -58,7 +58,7 @@ def input_affixes(block: Block) -> tuple[str, str]:
 
 
 def call_part(block: Block, provider: str) -> BuiltinToolCallPart:
-    """The part, with the input that the block itself holds."""
+    """Return the call's part, with the input that the block holds."""
     name, details = str(block.get("name") or ""), extra_fields(block, _CALL_KEYS)
     args = block.get("input")
     args = args if isinstance(args, dict) else {}
@@ -79,7 +79,7 @@ def call_part(block: Block, provider: str) -> BuiltinToolCallPart:
 
 
 def return_part(block: Block, called_name: str | None, provider: str) -> BuiltinToolReturnPart:
-    """The part; `called` is the tool's name among ours, if its call was seen."""
+    """Return the result's part. `called_name` is the tool's unified name, if its call was seen."""
     native_name, details = str(block["type"]).removesuffix(_RESULT_SUFFIX), extra_fields(block, _RESULT_KEYS)
     content = block.get("content")
     if native_name == "mcp":
@@ -101,7 +101,7 @@ def return_part(block: Block, called_name: str | None, provider: str) -> Builtin
 
 
 def call_block(part: BuiltinToolCallPart) -> Block | None:
-    """The block again; None when the model was cut off in it, so that its input is not whole."""
+    """Return the call's block; None if the call was truncated and its input is not complete."""
     if not part.complete:
         return None
     details = dict(part.provider_details or {})
@@ -125,7 +125,7 @@ def call_block(part: BuiltinToolCallPart) -> Block | None:
 
 
 def result_block(part: BuiltinToolReturnPart) -> Block:
-    """The block again."""
+    """Return the result's block."""
     details = dict(part.provider_details or {})
     native_name = details.pop(NATIVE_NAME_KEY, part.tool_name)
     if part.tool_name.partition(":")[0] == _MCP_TOOL_NAME:

@@ -1,6 +1,6 @@
-"""How Claude is asked to think in a Messages request: see `claude`.
+"""Thinking options of a Messages request (see `claude`).
 
-`anthropic_thinking` and `anthropic_effort` are sent as they are, in place of the unified settings.
+`anthropic_thinking` and `anthropic_effort` are sent unchanged, in place of the unified settings.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from ..profile import Profile
 from ..setting_fields import HISTORY, Body, SettingFields, Settings
 
 ANSWER_TOKENS = 4096
-"""Tokens for the answer, beside a budget."""
+"""Tokens that `max_tokens` leaves for the answer, in addition to the thinking budget."""
 
 
 class ThinkingOptions(NamedTuple):
-    """What a request says of thinking."""
+    """Thinking options of one request."""
 
     config: Body | None
-    """`thinking`; None to say nothing."""
+    """The field `thinking`; None to leave it out."""
     effort: str | None
     max_tokens: int
 
     @property
     def is_on(self) -> bool:
-        """Whether thinking was asked for."""
+        """Whether the request enables thinking."""
         return self.config is not None and self.config.get("type") in ("enabled", "adaptive")
 
     @property
     def is_off(self) -> bool:
-        """Whether the model was told that thinking is disabled: then it refuses thinking in the last message, too."""
+        """Whether the request disables thinking. The model then rejects thinking blocks in the last message, too."""
         return self.config is not None and self.config.get("type") == "disabled"
 
     @property
@@ -40,7 +40,13 @@ class ThinkingOptions(NamedTuple):
 
 
 def thinking_options(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> ThinkingOptions:
-    """`lost`: the reasoning that the call to be answered came of did not come back."""
+    """Return the thinking options of a request.
+
+    Args:
+        settings: The settings of the call.
+        row: The profile of the model's server.
+        reasoning_lost: Whether the history lacks the reasoning before the call that now gets its result.
+    """
     native_config, effort = settings.get("anthropic_thinking"), settings.get("anthropic_effort")
     if isinstance(native_config, dict):
         config: Body | None = native_config
@@ -52,7 +58,7 @@ def thinking_options(settings: Settings, row: Profile, *, reasoning_lost: bool =
 
 
 def _max_tokens(settings: Settings, row: Profile, budget: object) -> int:
-    """`max_tokens`: if it is not given, there is room for the answer beside the budget."""
+    """Return `max_tokens`. The default is large enough for the budget and an answer."""
     max_tokens = settings.get("max_tokens")
     if max_tokens is None:
         max_tokens = max(row.max_tokens_default, budget + ANSWER_TOKENS if type(budget) is int else 0)
@@ -61,7 +67,7 @@ def _max_tokens(settings: Settings, row: Profile, budget: object) -> int:
 
 
 def claim_thinking(fields: SettingFields, row: Profile) -> None:
-    """Record which settings say how much to think."""
+    """Record which settings control thinking."""
     settings, effort = fields.settings, "output_config.effort"
     native_config = settings.get("anthropic_thinking")
     if row.thinking_mode != "none" and ("thinking" in settings or "thinking_budget" in settings):
@@ -79,7 +85,7 @@ def claim_thinking(fields: SettingFields, row: Profile) -> None:
 
 
 def _claim_unified(fields: SettingFields, row: Profile, effort: str, *, is_replaced: bool) -> None:
-    """`replaced`: Anthropic's own setting is sent in place of these."""
+    """Record the unified settings. `is_replaced`: Anthropic's own setting is sent in their place."""
     settings, default_max_tokens = fields.settings, row.max_tokens_default
     is_off, budget = is_thinking_off(settings), settings.get("thinking_budget")
     budgets: dict[str, int] = {}
@@ -108,11 +114,11 @@ def _claim_unified(fields: SettingFields, row: Profile, effort: str, *, is_repla
         else:
             fields.claim(name, "max_tokens", number + ANSWER_TOKENS)
         if is_off and budget != default_max_tokens:
-            # The limit that the budget does not raise now counts as a number that is sent because of thinking.
+            # The limit, which the budget does not raise now, counts as a number that is sent because of thinking.
             fields.claim("thinking", "max_tokens", default_max_tokens)
 
 
 def settings_that_enable_thinking(settings: Settings, row: Profile) -> list[str]:
-    """The settings of which each alone switches thinking on."""
+    """Return the settings that each enable thinking by themselves."""
     names = ("thinking", "thinking_budget", "anthropic_thinking")
     return [name for name in names if name in settings and thinking_options({name: settings[name]}, row).is_on]

@@ -1,7 +1,7 @@
-"""Amazon Bedrock: Converse and ConverseStream, one form for everybody's models.
+"""Amazon Bedrock: Converse and ConverseStream, one API for models of many makers.
 
-Blocks have an index and an end, but only tool calls have a beginning; a piece of a block (a delta) is flatter than
-the block itself; what is opaque comes as bytes. What the models behind it want differently is in the row.
+Blocks have an index and an end event, but only tool calls have a start event. A delta has one level less than the
+block that it extends. Opaque data comes as base64. The profile's row holds the differences between models.
 """
 
 from .decode import decoder

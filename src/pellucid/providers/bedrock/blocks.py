@@ -1,8 +1,8 @@
-"""The blocks of one answer, by their index: what begins, grows and ends.
+"""The blocks of one answer by index, from start to end.
 
-Text and reasoning have no beginning on the wire: the first piece is it. Should another kind of piece come under an
-index that is in use, the block that used it is over. What cannot be shown in pieces (bytes, what the provider's own
-tools return, blocks that nobody knows yet) is gathered until its end, and told whole.
+Text and reasoning have no start event: their first delta starts the block. A delta of another kind under an index that
+is in use ends the block that used it. Content that cannot be emitted in pieces (bytes, results of the provider's own
+tools, blocks of unknown types) is buffered until the block ends, and is then emitted whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from .media import join_base64, redacted_signature
 THINKING, REDACTED, TEXT, CALL, BUILTIN, UNNAMED, BUFFERED = (
     "thinking", "redacted", "text", "call", "builtin", "unnamed", "gathered",
 )  # fmt: skip
-"""The kinds of blocks. BUILTIN is a call of the provider's own tools, UNNAMED one of which only arguments came."""
+"""The kinds of blocks. BUILTIN is a call of a provider's own tool, UNNAMED a call without a name so far, BUFFERED a
+block that is emitted at its end."""
 
 
 class _Block:
@@ -32,20 +33,20 @@ class _Block:
         self.kind = kind
         self.key = (kind, index)
         self.length = 0
-        """Of the text, or of the arguments."""
+        """Number of characters of the text or of the arguments."""
         self.citations: list[dict[str, Any]] = []
         self.splitter = splitter
         self.marker: str | None = None
-        """The marker that opened the reasoning in this text."""
+        """The tag that opened the reasoning in this text; None outside reasoning."""
         self.pieces: list[str] = []
-        """Of a blob."""
+        """Base64 pieces of redacted reasoning, or arguments of an unnamed call."""
         self.start: dict[str, Any] = {}
         self.values: list[Any] = []
-        """What was gathered."""
+        """Buffered deltas."""
 
 
 class Blocks:
-    """Tells the emitter what the blocks hold."""
+    """Emits the contents of the blocks."""
 
     def __init__(self, emit: Emitter, row: Profile) -> None:
         self._emit = emit
@@ -54,14 +55,14 @@ class Blocks:
         self._implicit_start = row.implicit_start
         self._blocks: dict[int, _Block] = {}
         self._pending_redacted: _Block | None = None
-        """A redacted block of which nothing was told yet."""
+        """A redacted block that has not been emitted yet."""
         self._builtin_tool_names: dict[str, str] = {}
-        """The provider's own tools that were called, by the call's id."""
+        """Names of the provider's own tools that were called, by call id."""
 
     # --- a stream ------------------------------------------------------------------------------------------------
 
     def start(self, index: int, start: dict[str, Any]) -> None:
-        """A block begins, and says what it is."""
+        """Start a block of the kind that its start event has."""
         call = dict_of(start, "toolUse")
         if call.get("type") == "server_tool_use":
             block = self._begin_block(index, BUILTIN)
@@ -78,7 +79,7 @@ class Blocks:
             self._begin_block(index, BUFFERED).start = start
 
     def add_delta(self, index: int, delta: Delta) -> None:
-        """More text of some kind: nearly all there is."""
+        """Add a delta of text, reasoning or arguments: nearly all deltas."""
         block = self._blocks.get(index)
         reasoning = delta.reasoning_content
         if reasoning is not None:
@@ -106,7 +107,7 @@ class Blocks:
             self._add_arguments(index, delta.tool_use.input)
 
     def add_piece(self, index: int, value: dict[str, Any]) -> None:
-        """A piece of any kind, as plain JSON."""
+        """Add a delta of any kind, as plain JSON."""
         for kind, inner in value.items():
             if kind == "text" and isinstance(inner, str):
                 self._add_text(index, inner)
@@ -124,13 +125,13 @@ class Blocks:
                 block.values.append({kind: inner})
 
     def stop(self, index: int) -> None:
-        """The block is over."""
+        """End the block."""
         block = self._blocks.pop(index, None)
         if block is not None:
             self._close_block(block)
 
     def end(self) -> None:
-        """Nothing more comes: tell what is left. What was not stopped stays open, and so is known to be cut."""
+        """Emit what is left at the end of the stream. Blocks without an end event stay open, and so are truncated."""
         for block in self._blocks.values():
             self._emit_pending(block)
         self._blocks = {}
@@ -138,7 +139,7 @@ class Blocks:
     # --- a body --------------------------------------------------------------------------------------------------
 
     def add_whole_block(self, index: int, block: dict[str, Any]) -> None:
-        """A block of a whole answer."""
+        """Emit a block of an answer that was not streamed."""
         call, tool_result = dict_of(block, "toolUse"), dict_of(block, "toolResult")
         citations_content = dict_of(block, "citationsContent")
         if call:
@@ -170,7 +171,7 @@ class Blocks:
         self.add_delta(index, Delta(text=text))
 
     def _add_reasoning(self, index: int, value: dict[str, Any]) -> None:
-        """Reasoning in either shape: a block has one level more than a piece of one."""
+        """Add reasoning of a block or of a delta. A block has one level more."""
         for source in (value, dict_of(value, "reasoningText")):
             text, signature = text_of(source, "text"), text_of(source, "signature")
             if text or signature:
@@ -183,7 +184,7 @@ class Blocks:
             self._add_redacted(index, blob)
 
     def _add_redacted(self, index: int, piece: str) -> _Block:
-        """More of a blob. It is told at its end, or before anything else is."""
+        """Add base64 of redacted reasoning. It is emitted at its end, or before another block starts."""
         block = self._blocks.get(index)
         if block is None or block.kind is not REDACTED:
             block = self._begin_block(index, REDACTED)
@@ -198,7 +199,7 @@ class Blocks:
         block.citations += citations
 
     def _emit_spans(self, block: _Block, spans: list[tags.Span]) -> None:
-        """What the tag splitter made of a text. The markers are kept with the part, for a verbatim replay."""
+        """Emit the spans of a text with tags. The part stores the tags, so that it can be returned verbatim."""
         key = ("tagged", block.key)
         for kind, text in spans:
             if kind == tags.TEXT:
@@ -230,13 +231,13 @@ class Blocks:
     def _emit_builtin_call(
         self, key: Key, call: dict[str, Any], args: str | dict[str, Any], *, ends: bool = False
     ) -> None:
-        """The provider runs a tool of its own."""
+        """Emit a call of a provider's own tool."""
         name, id = text_of(call, "name") or "", text_of(call, "toolUseId") or ""
         self._builtin_tool_names[id] = name
         self._emit.builtin_call(key, args, name=name, call_id=id, item=("tool", id), explicit_end=ends)
 
     def _emit_builtin_return(self, start: dict[str, Any], content: Any) -> None:
-        """What such a tool returned."""
+        """Emit the result of a provider's own tool."""
         id = text_of(start, "toolUseId") or ""
         entries = dicts_of(content)
         texts = [entry["text"] for entry in entries if isinstance(entry.get("text"), str)]
@@ -252,7 +253,7 @@ class Blocks:
             item=("tool", id),
         )
 
-    # --- what is told whole --------------------------------------------------------------------------------------
+    # --- buffered blocks -----------------------------------------------------------------------------------------
 
     def _emit_buffered(self, block: _Block) -> None:
         start, values = block.start, [entry for entry in block.values if isinstance(entry, dict)]
@@ -267,7 +268,7 @@ class Blocks:
             self._emit_opaque(names[0], {"contentBlockStart": start, "contentBlockDelta": values})
 
     def _emit_image(self, head: dict[str, Any], sources: list[dict[str, Any]], values: list[Any] | None = None) -> None:
-        """An image, if its bytes are here; otherwise whatever there is."""
+        """Emit an image; if it has no bytes, emit its JSON as an opaque part."""
         data = join_base64([piece for source in sources if (piece := text_of(source, "bytes"))])
         if data:
             media_type = f"image/{text_of(head, 'format') or 'png'}"
@@ -281,10 +282,10 @@ class Blocks:
     def _emit_opaque(self, kind: str, native: dict[str, Any]) -> None:
         self._emit.whole_part(OpaquePart(kind, native, provider_name=self._emit.origin.provider))
 
-    # --- beginnings and ends -------------------------------------------------------------------------------------
+    # --- start and end of a block --------------------------------------------------------------------------------
 
     def _begin_block(self, index: int, kind: str) -> _Block:
-        """A new block under `index`. Whatever used the index is over, and what was kept quiet stands before it."""
+        """Start a block. First end the block that used the index, and emit pending redacted reasoning."""
         self.stop(index)
         if self._pending_redacted is not None:
             self._emit_pending(self._pending_redacted)
@@ -297,13 +298,13 @@ class Blocks:
     def _close_block(self, block: _Block) -> None:
         self._emit_pending(block)
         if block.kind is CALL and not block.length:
-            # A call without arguments has nothing between its beginning and its end.
+            # A call without arguments has no delta.
             self._emit.tool_call(block.key, "{}")
         self._emit.close(block.key)
         self._emit.close(("tagged", block.key))
 
     def _emit_pending(self, block: _Block) -> None:
-        """What has not been told of a block."""
+        """Emit what has not been emitted of a block."""
         if block.kind is REDACTED:
             self._pending_redacted = None
             signature, details = redacted_signature(block.pieces)
@@ -333,7 +334,7 @@ class Blocks:
 
 
 def _annotations_of(citation: dict[str, Any], length: int) -> list[dict[str, Any]]:
-    """A citation of the web, in OpenAI's shape: it is about all of its block. Of documents there is only ours."""
+    """Convert a web citation to OpenAI's form. It refers to the whole block. Document citations have no such form."""
     web = dict_of(dict_of(citation, "location"), "web")
     url = text_of(web, "url")
     if url is None:

@@ -1,7 +1,7 @@
-"""What is read of a `contentBlockDelta`, which is nearly all there is.
+"""Types of `contentBlockDelta`, which is the event of nearly every message.
 
-Only the three kinds of text are decoded here. Everything else, and whatever does not fit, is read once more as plain
-JSON (`decode_lenient_object`): it is rare, and nothing of it may be lost.
+Only the three kinds of text are decoded here. All other deltas, and those that do not match the types, are read once
+more as plain JSON (`decode_lenient_object`): they are rare, and no part of them may be lost.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..lenient_json import DECODE_ERRORS
 
 
 class ReasoningContent(msgspec.Struct, gc=False, rename="camel"):
-    """A piece of `reasoningContent`. The whole block has one level more, which some servers send here, too."""
+    """A delta of `reasoningContent`. The whole block has one level more, which some servers send here, too."""
 
     text: str | None = None
     signature: str | None = None
@@ -41,7 +41,7 @@ _decode = msgspec.json.Decoder(DeltaEvent).decode
 
 
 def read_delta(payload: bytes) -> DeltaEvent | None:
-    """The piece, if it is text of any kind and all of it fits."""
+    """Decode a delta of text, reasoning or arguments; None for any other."""
     try:
         event = _decode(payload)
     except DECODE_ERRORS:
@@ -59,7 +59,7 @@ def index_of(event: dict[str, Any]) -> int:
 
 
 def text_of(value: dict[str, Any], name: str) -> str | None:
-    """A text that says something."""
+    """Return the field if it is a text that is not empty."""
     text = value.get(name)
     return text if isinstance(text, str) and text else None
 

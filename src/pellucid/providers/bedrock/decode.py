@@ -1,9 +1,9 @@
-"""Bytes of an answer to events: a stream message by message, or a whole body.
+"""Decode a Converse answer, as an event stream or as a whole body, into model events.
 
-A stream's last word is `metadata`, which comes after `messageStop` and holds the usage. An answer is whole with
-`messageStop`; one that ends before it broke off.
+The last message of a stream is `metadata`, which follows `messageStop` and holds the usage. An answer is complete with
+`messageStop`; a stream that ends before it is truncated.
 
-Token counts, and why a turn ended. Reasoning is counted with the output, and not apart.
+The wire counts reasoning tokens as output tokens, and does not report them separately.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FINISH_REASONS: dict[str, FinishReason] = {
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """`inputTokens` leaves out what was read from a cache or written to one; the total of the input does not."""
+    """Read token counts. `inputTokens` does not include cache reads and writes; `Usage.input_tokens` does."""
     uncached, output = int_of(raw, "inputTokens"), int_of(raw, "outputTokens")
     cache_read, cache_written = int_of(raw, "cacheReadInputTokens"), int_of(raw, "cacheWriteInputTokens")
     details = {name: value for name in raw if name not in _STANDARD_COUNTS and (value := int_of(raw, name)) is not None}
@@ -53,7 +53,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     )
 
 
-# Counts that have a field of their own, the total of them, and second names of the same.
+# Counts that have a field of their own in `Usage`, their total, and aliases of them.
 _STANDARD_COUNTS = frozenset(
     {
         "inputTokens",
@@ -68,7 +68,7 @@ _STANDARD_COUNTS = frozenset(
 
 
 BODY, FAULT, UNKNOWN = "", "fault", "unknown"
-"""Frames that are no known event: a whole answer, what went wrong (`ConverseFrames.error`), another event."""
+"""Names of frames that are no known event: a whole answer, an error (`ConverseFrames.error`), an unknown event."""
 
 _EVENT_NAMES = frozenset(
     {"contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop", "metadata"}
@@ -76,16 +76,27 @@ _EVENT_NAMES = frozenset(
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "application/vnd.amazon.eventstream") -> StreamDecoder:
-    """The decoder for one answer. What the answer is shows in its first byte, whatever the header says."""
+    """Return the decoder for one answer.
+
+    The first byte shows whether the answer is an event stream or a whole body.
+
+    Args:
+        row: The profile of the model's server.
+        origin: Provider, wire and model, which are recorded in the response.
+        content_type: The answer's Content-Type. It is not used.
+    """
     frames = ConverseFrames()
     return StreamDecoder(ConverseReader(row, origin, frames), frames)
 
 
 class ConverseFrames:
-    """Messages, or a whole body. No message is so long that its first byte could begin a text."""
+    """Framing of event stream messages, or of a whole body.
+
+    A message begins with its length; no message is so long that its first byte could be the first byte of a text.
+    """
 
     idle = False
-    """Every message has a checksum of its own: none is the last one with another text."""
+    """Always false: each message has a checksum, so that no message differs from the last one in its text alone."""
 
     def __init__(self, limit: int = DEFAULT_MAX_PAYLOAD_BYTES) -> None:
         self._messages = EventStreamDecoder(limit)
@@ -93,10 +104,10 @@ class ConverseFrames:
         self._is_body: bool | None = None
         self._has_messages = False
         self.error: ErrorInfo | None = None
-        """What went wrong first."""
+        """The first error."""
         self._headers: Mapping[str, HeaderValue] | None = None
         self._name = UNKNOWN
-        """What the headers of the last event called it: thousands share them."""
+        """Name of the last event in its headers. Thousands of messages share one headers object."""
 
     def first_frame_end(self, data: bytes) -> int:
         return -1
@@ -119,11 +130,11 @@ class ConverseFrames:
     def end(self) -> list[Frame]:
         if self._is_body:
             return self._body.end()
-        # The beginning of a message is of this wire, too.
+        # An incomplete first message shows that the answer is of this wire.
         return [self._error_frame(TRUNCATED)] if self._messages.has_partial and not self._has_messages else []
 
     def _read_headers(self, message: EventStreamMessage) -> ErrorInfo | None:
-        """What a message with other headers than the last says went wrong; if it is an event, its name is noted."""
+        """Return the error of a message whose headers differ from the last one's. Store the name of an event."""
         fault = error_from_message(message)
         if fault is None:
             self._headers, name = message.headers, message.headers.get(":event-type")
@@ -136,11 +147,11 @@ class ConverseFrames:
 
 
 _new_frame = tuple.__new__
-"""`SSE(…)` without the Python function that a named tuple has for its constructor."""
+"""Construct an `SSE` without the Python-level constructor of a named tuple, for speed."""
 
 
 class ConverseReader(WireReader):
-    """The state of one answer, whichever way it is framed."""
+    """Reader of one answer, streamed or whole."""
 
     wire = "Converse"
     code = "not_converse"
@@ -204,7 +215,7 @@ class ConverseReader(WireReader):
         self._read_stop(value)
         self._read_metadata(value)
 
-    # --- both ----------------------------------------------------------------------------------------------------
+    # --- streams and bodies --------------------------------------------------------------------------------------
 
     def _read_stop(self, value: dict[str, Any]) -> None:
         reason = text_of(value, "stopReason")
@@ -220,23 +231,23 @@ class ConverseReader(WireReader):
             self.done = self.finished
             self.emit.usage = read_usage(usage)
         self._store_details(value, "trace")
-        # A prompt router says which model it chose.
+        # A prompt router reports which model it chose.
         invoked_model = text_of(dict_of(dict_of(value, "trace"), "promptRouter"), "invokedModelId")
         if invoked_model is not None:
             self.emit.start(model_name=invoked_model)
 
     def _store_details(self, value: dict[str, Any], name: str) -> None:
-        """What was asked for beside the answer: a guardrail's trace, fields of the model's own."""
+        """Store an additional field of the answer: the guardrail's trace, or fields of the model's maker."""
         if value.get(name):
             self.emit.provider_details[name] = value[name]
 
     # --- the end -------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Tell what was kept quiet."""
+        """Emit what was held back."""
         self._blocks.end()
 
     def end_normally(self) -> None:
         if self.emit.finish_reason == "error":
-            # A model's own mistake comes without a word of explanation; with one, this is ignored.
+            # Unreadable model output is reported without an explanation. If there was one, this error is ignored.
             self.fail(unreadable_output_error(self.emit.native_finish_reason))

@@ -1,12 +1,12 @@
-"""A call as the body of a Converse request. The model and the wish to stream stand in the path.
+"""Encode a call as the body of a Converse request. The path holds the model, and whether to stream.
 
-What this wire demands, and other wires do not:
+Requirements of this wire that other wires do not have:
 
-* user and assistant take turns, so neighbours of one role are one message; results stand first in the message that
+* the roles user and assistant alternate, so neighbours of one role are merged; results come first in the message that
   follows the calls;
 * no text is blank;
-* whoever speaks of tools, even in the past, must define some;
-* ids of calls have few characters, and not many of them.
+* a request whose history holds calls or results must define tools;
+* call ids are limited in their characters and length.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ _SHARED_PATHS = {
     "bedrock_cache_messages": "messages.cachePoint",
     "bedrock_cache_tool_definitions": "toolConfig.cachePoint",
 }
-"""Settings that act where other things stand, too."""
+"""Settings that change fields which hold other values, too."""
 
-# The provider's own settings that are a field of the body each.
+# The provider's own settings that are one field of the body each.
 _PROVIDER_PATHS = {
     "bedrock_guardrail_config": "guardrailConfig",
     "bedrock_performance_configuration": "performanceConfig",
@@ -84,13 +84,25 @@ _SERVICE_TIERS = ("default", "flex", "priority", "reserved")
 
 
 def path(call: ModelCall, row: Profile) -> str:
-    """The URL's path. A model may be an ARN: its slashes are quoted, or the request reaches another operation."""
+    """Return the path of the request below the base URL.
+
+    The model may be an ARN. Its slashes are quoted; otherwise the request would reach another operation.
+    """
     model: str = call.settings.get("bedrock_inference_profile") or call.model  # type: ignore[assignment]
     return row.path_of(quote(model, safe=""), stream=call.stream)
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    """Return the JSON body of the request.
+
+    Args:
+        call: The messages, tools and settings to send.
+        row: The profile of the model's server.
+        target: The origin that the request is sent to. Opaque data of other origins is left out.
+
+    Raises:
+        RequestError: This wire cannot carry a part of the call.
+    """
     settings: Settings = call.settings
     conversation = _ConversationEncoder(row, target, thinking_off=is_thinking_off(settings))
     for message in history.repair_calls(call.messages):
@@ -108,7 +120,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 
 
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
+    """Return the fields of the body that settings write, for warnings about unsupported settings."""
     fields = SettingFields(settings)
     for name, path in _SHARED_PATHS.items():
         if settings.get(name) or type(settings.get(name)) is bool:
@@ -125,7 +137,7 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
 
 
 def _write_settings(fields: SettingFields, row: Profile, model_fields: Body, call_fields: Body) -> None:
-    """`beside`: fields that come from elsewhere."""
+    """Write the fields of settings. `call_fields`: fields that do not come from settings."""
     settings, body = fields.settings, fields.body
     dropped_names, always_dropped = _dropped_settings(row, model_fields), _dropped_settings(row, {})
     for name, path in _INFERENCE_PATHS.items():
@@ -150,13 +162,13 @@ def _caller_model_fields(settings: Settings) -> Body:
 
 
 def _model_fields(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> Body:
-    """What goes to the model as it is. The caller's own fields win, and stand for all of the thinking."""
+    """Return the fields for the model's maker. The caller's fields take precedence, and replace all thinking fields."""
     caller_fields = _caller_model_fields(settings)
     model_fields = (
         {} if THINKING_FIELDS & caller_fields.keys() else thinking_fields(settings, row, reasoning_lost=reasoning_lost)
     )
     if row.betas and enables_thinking(model_fields):
-        # Interleaved thinking: models without it refuse the name.
+        # Interleaved thinking: models without it reject the name.
         model_fields["anthropic_beta"] = list(row.betas)
     if "top_k" in settings and "top_k" not in _dropped_settings(row, model_fields | caller_fields):
         model_fields["top_k"] = settings["top_k"]
@@ -180,10 +192,10 @@ def _claim_model_fields(fields: SettingFields, row: Profile, model_fields: Body)
 
 
 def _dropped_settings(row: Profile, model_fields: Body) -> tuple[str, ...]:
-    """The settings that the model does not take beside these fields."""
+    """Return the settings that the model rejects together with these fields."""
     nova = model_fields.get("reasoningConfig")
     if isinstance(nova, dict) and nova.get("maxReasoningEffort") == "high":
-        # Nova refuses any limit or tuning beside its highest effort.
+        # Nova rejects a token limit and sampling settings with its highest effort.
         names: tuple[str, ...] = ("max_tokens", "temperature", "top_p")
     else:
         names = ()
@@ -193,7 +205,7 @@ def _dropped_settings(row: Profile, model_fields: Body) -> tuple[str, ...]:
 
 
 def _settings_that_drop(settings: Settings, row: Profile, setting: str) -> list[str]:
-    """The settings of which each alone makes fields beside which the model does not take `dropped`."""
+    """Return the settings that each produce fields with which the model rejects `setting`."""
     return [
         name
         for name in ("thinking", "thinking_budget", _MODEL_FIELDS_SETTING)
@@ -202,7 +214,7 @@ def _settings_that_drop(settings: Settings, row: Profile, setting: str) -> list[
 
 
 def _cache_point(cache: Any) -> list[Body]:
-    """`True`, or how long to keep it (`5m`, `1h`)."""
+    """Return the cache point for `True` or a lifetime (`5m`, `1h`)."""
     if not cache:
         return []
     return [{"cachePoint": {"type": "default"} | ({"ttl": cache} if isinstance(cache, str) else {})}]
@@ -228,13 +240,13 @@ def _output(output: OutputFormat) -> Body:
 
 
 def _tools(call: ModelCall, row: Profile, fields: Body, used_tools: dict[str, None]) -> Body:
-    """The tools; nobody can be told here not to call one, but for not being told of any."""
+    """Return the tools. This wire has no tool choice `none`: the model can only be offered no tools."""
     tools = offered_tools(call)
     if call.tool_choice.mode == "none" and not used_tools:
         tools = ()
     specs = [_tool_spec(tool) for tool in tools]
     if not specs:
-        # The history holds calls or results: without any definition, that is refused.
+        # The history holds calls or results: without a definition, the request is rejected.
         specs = [_tool_spec(ToolDefinition(name)) for name in used_tools]
     if not specs:
         return {}
@@ -260,7 +272,10 @@ _VALID_CALL_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 
 
 def _safe_call_id(id: str) -> str:
-    """An id that Bedrock accepts: another provider's may have other characters, or more. The same for the same."""
+    """Return an id that Bedrock accepts. Other providers' ids may be longer or have other characters.
+
+    The same id always gives the same result.
+    """
     return id if _VALID_CALL_ID.fullmatch(id) else f"call_{sha256(id.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
@@ -268,13 +283,13 @@ def _safe_call_id(id: str) -> str:
 
 
 class _ConversationEncoder:
-    """The messages, as they are added."""
+    """Encodes the messages of a request, one after the other."""
 
     def __init__(self, row: Profile, target: Origin, *, thinking_off: bool) -> None:
         self.system: list[Body] = []
         self.messages: list[Body] = []
         self.used_tools: dict[str, None] = {}
-        """The names of the tools that were spoken of, in order."""
+        """Names of the tools in calls and results, in order."""
         self._row = row
         self._target = target
         self._thinking_off = thinking_off
@@ -290,7 +305,7 @@ class _ConversationEncoder:
             self._add_request(message)
 
     def flush(self) -> None:
-        """The message under way is whole."""
+        """End the current message."""
         if self._content:
             if self._role == "user":
                 self._content.sort(key=lambda block: "toolResult" not in block)
@@ -298,7 +313,7 @@ class _ConversationEncoder:
         self._content = []
 
     def is_reasoning_lost(self) -> bool:
-        """Whether the last answer made calls, which are answered now, and its reasoning is not there to go back."""
+        """Whether the last answer made calls that now get their results, and its reasoning is missing."""
         if len(self.messages) < 2 or self.messages[-1]["role"] == "assistant":
             return False
         blocks: list[Body] = self.messages[-2]["content"]
@@ -307,15 +322,15 @@ class _ConversationEncoder:
     def _append(self, role: str, blocks: list[Body]) -> None:
         if blocks and role != self._role:
             while self._role == "assistant" and self._content and "reasoningContent" in self._content[-1]:
-                self._content.pop()  # a thought that led to nothing does not go back: it may not come last
+                self._content.pop()  # the wire rejects reasoning at the end of a message
             self.flush()
             self._role = role
             if self.messages and self.messages[-1]["role"] == role:
-                # What stood between was nothing that goes back.
+                # No content between these two messages is sent.
                 self._content = self.messages.pop()["content"]
         self._content += blocks
 
-    # --- what was said to the model ------------------------------------------------------------------------------
+    # --- user messages -------------------------------------------------------------------------------------------
 
     def _add_request(self, message: ModelRequest) -> None:
         if message.instructions and message.instructions.strip():
@@ -331,7 +346,7 @@ class _ConversationEncoder:
                     failed = part.outcome != "success"
                     result_blocks = self._result_content(part.content)
                     if failed and not any(block.get("text", "x").strip() for block in result_blocks):
-                        # A failure may not be without words.
+                        # The wire rejects a failed result without text.
                         result_blocks = [{"text": part.outcome}]
                     self._add_tool_result(part.tool_call_id, part.tool_name, result_blocks, failed=failed)
                 case RetryPromptPart() if part.tool_name is not None:
@@ -357,7 +372,7 @@ class _ConversationEncoder:
         }
         self._append("user", [{"toolResult": result}])
 
-    # --- what the model said -------------------------------------------------------------------------------------
+    # --- assistant messages --------------------------------------------------------------------------------------
 
     def _assistant_blocks(self, parts: list[ModelResponsePart]) -> list[Body]:
         blocks: list[Body] = []
@@ -365,7 +380,7 @@ class _ConversationEncoder:
         for part in parts:
             marked_text = with_markers(part) if isinstance(part, ThinkingPart) else None
             if marked_text is not None:
-                # It came in a text, and goes back in it.
+                # It came between tags in a text, and is returned in that text.
                 tagged_text += marked_text
                 continue
             if tagged_text and not isinstance(part, TextPart):
@@ -401,7 +416,7 @@ class _ConversationEncoder:
         return {"toolUseId": part.tool_call_id, "content": content, **(part.provider_details or {})}
 
     def _reasoning_blocks(self, part: ThinkingPart) -> list[Body]:
-        """Reasoning as a block. Where there is no signature, there is no field for one: an empty one is refused."""
+        """Encode reasoning. Without a signature the field is left out, because an empty one is rejected."""
         if part.form == "redacted":
             blob = redacted_content(part.signature or "", part.provider_details)
             return [{"reasoningContent": {"redactedContent": blob}}] if blob else []
@@ -415,7 +430,7 @@ _CONTENT_TYPES = (Text, Image, Audio, Video, File)
 
 
 def _text_blocks(text: str, part: TextPart | None = None) -> list[Body]:
-    """A text, with what it cites; no block for a blank one."""
+    """Encode a text with its citations. A blank text gives no block."""
     if not text.strip():
         return []
     citations = (part.provider_details or {}).get("citations") if part is not None else None
@@ -433,7 +448,7 @@ def _tool_use(part: ToolCallPart | BuiltinToolCallPart) -> Body:
 
 
 def _arguments_object(args: str | dict[str, Any] | None) -> Body:
-    """Arguments as the object that they must be here; what is none is told as the text that it is."""
+    """Return arguments as the object that this wire needs. Text that is no JSON object is wrapped in one."""
     if isinstance(args, dict):
         return args
     if not args:
@@ -445,5 +460,5 @@ def _arguments_object(args: str | dict[str, Any] | None) -> Body:
 
 
 def _is_whole_block(part: OpaquePart) -> bool:
-    """Whether it can go back: of a block that came in pieces, nobody knows how it is written in one."""
+    """Whether the part can be returned. For an unknown block that was streamed, its whole form is not known."""
     return isinstance(part.native, dict) and list(part.native) == [part.type]

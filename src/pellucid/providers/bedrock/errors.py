@@ -1,6 +1,6 @@
-"""What can go wrong on this wire: exceptions and errors in the stream, answers that are something else.
+"""Errors of this wire: exceptions and errors in the stream, and answers of another format.
 
-The words of an exception, and its name where it has none, are `said`; see `..faults`.
+The text of an exception, or its name if it has no text, becomes the upstream's message of the `ErrorInfo`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..errors import as_code, describe_error, error_from_value, kind_of_status, 
 from ..lenient_json import decode_lenient_object
 from .chunk import text_of
 
-# By the name's first letter in lower case: in a stream it is `throttlingException`, elsewhere `ThrottlingException`.
+# Names with the first letter in lower case: in a stream it is `throttlingException`, elsewhere `ThrottlingException`.
 _KIND_OF_EXCEPTION: dict[str, ErrorKind] = {
     "throttlingException": "too_many_requests",
     "serviceQuotaExceededException": "too_many_requests",
@@ -31,12 +31,12 @@ _KIND_OF_EXCEPTION: dict[str, ErrorKind] = {
 TRUNCATED = ErrorInfo(
     kind="model_error",
     code="stream_truncated",
-    message="the upstream's stream broke off: no messageStop came before its end",
+    message="the upstream's stream broke off: it ended without messageStop",
 )
 
 
 def error_from_message(message: EventStreamMessage) -> ErrorInfo | None:
-    """What a message that is not an event says went wrong; None if it says nothing of the sort."""
+    """Return the error that a message reports; None if it reports none."""
     headers, payload = message
     name = headers.get(":exception-type") or headers.get(":error-code")
     event = headers.get(":event-type")
@@ -51,7 +51,13 @@ def error_from_message(message: EventStreamMessage) -> ErrorInfo | None:
 
 
 def error_from_exception(name: str, body: dict[str, Any], upstream_message: str | None = None) -> ErrorInfo:
-    """An exception by its name, with what its body says: `message`, and of a model's own failure what that was."""
+    """Return the error for an exception.
+
+    Args:
+        name: Name of the exception, possibly with a namespace.
+        body: Body of the exception: `message`, and for a failure of the model `originalMessage` and its status.
+        upstream_message: Text to use if the body has no message.
+    """
     name = name.rpartition("#")[2]  # `com.amazon.coral.service#UnknownOperationException`
     kind = _KIND_OF_EXCEPTION.get(name[:1].lower() + name[1:], "model_error")
     upstream_message = text_of(body, "message") or text_of(body, "Message") or upstream_message
@@ -73,7 +79,7 @@ def error_from_exception(name: str, body: dict[str, Any], upstream_message: str 
 
 
 def error_from_body(value: Any) -> ErrorInfo | None:
-    """What a whole answer that holds no message says went wrong; None if it says nothing that is understood."""
+    """Return the error that a whole body without a message reports; None if it reports none."""
     if not isinstance(value, dict):
         return None
     for error_object in (value, value.get("Output")):
@@ -95,5 +101,5 @@ def wrong_format_error(data: bytes) -> ErrorInfo:
 
 
 def unreadable_output_error(reason: str | None) -> ErrorInfo:
-    message = "the upstream could not read what its own model wrote"
+    message = "the upstream could not parse its model's output"
     return ErrorInfo("model_error", message, code=as_code(reason), upstream_message=reason)

@@ -1,13 +1,12 @@
-"""Images, documents, sounds and videos, as Converse takes them: a format of its own naming, and bytes or a place in S3.
+"""Images, documents, audio and video in the form of Converse, and redacted reasoning as base64.
 
-Nothing is fetched here: a file at any other URL must have been fetched before.
+Media have a format name of Bedrock's own, and bytes or an S3 location. Nothing is fetched here: a file at another URL
+must have been fetched before.
 
-Bytes in pieces. A blob may be cut over several deltas, each with base64 of its own.
-
-Base64 cannot be joined where a piece has padding: the bytes are joined, and encoded once. What Bedrock calls
-`redactedContent` is, from Claude, the UTF-8 of a text; that text is what is kept as the part's signature, as it would
-be from Anthropic itself. From others it may be any bytes, or not even base64: then it is kept as it is on the wire,
-and the part's details say so.
+Redacted reasoning may be split over several deltas, each with base64 of its own. Base64 with padding cannot be
+concatenated: the bytes are joined, and encoded once. Claude's `redactedContent` is the UTF-8 of a text; that text is
+stored as the part's signature, as it would be by the Anthropic wire. Other models may send any bytes, or no base64 at
+all: then the signature is the wire's value, and the part's details hold a mark for it.
 """
 
 from __future__ import annotations
@@ -71,19 +70,19 @@ _FORBIDDEN_IN_NAME = re.compile(r"[^0-9A-Za-z \-()\[\]]+")
 
 
 class ContentEncoder:
-    """The content of one request: documents need names, which may not repeat."""
+    """Encodes the contents of one request. Documents need names that are unique in the request."""
 
     def __init__(self) -> None:
         self._document_names: set[str] = set()
 
     def encode(self, contents: Iterable[UserContent]) -> list[Body]:
-        """Raises `RequestError` for what cannot be sent."""
+        """Encode contents as blocks. Raises `RequestError` for content that cannot be sent."""
         return [block for content in contents if (block := self._block(content)) is not None]
 
     def _block(self, content: UserContent) -> Body | None:
         match content:
             case Text():
-                # Blank text is refused.
+                # The wire rejects blank text.
                 return {"text": content.text} if content.text.strip() else None
             case Image():
                 return {"image": _media_source("image", content, "image/png")}
@@ -103,7 +102,7 @@ class ContentEncoder:
                 }
 
     def _document_name(self, filename: str | None) -> str:
-        """A name that Bedrock accepts: few characters, no two spaces in a row, none twice."""
+        """Return a unique name of the characters that Bedrock accepts, without two spaces in a row."""
         stem, dot, _ = (filename or "").rpartition(".")
         words = _FORBIDDEN_IN_NAME.sub(" ", stem if dot else filename or "").split()
         name = base = " ".join(words)[:180] or "Document"
@@ -129,12 +128,12 @@ def _media_source(kind: str, content: Image | Audio | Video | File, default_medi
     if url and url.startswith("s3://"):
         return {"format": formats[media_type], "source": {"s3Location": {"uri": url}}}
     if url:
-        raise _unsupported_error(f"{noun} by URL; it takes bytes, or what lies in S3")
-    raise _unsupported_error(f"{noun} without bytes; a file id is known only to the provider that gave it")
+        raise _unsupported_error(f"{noun} by URL; it takes bytes, or a file in S3")
+    raise _unsupported_error(f"{noun} without bytes; a file id is valid only at the provider that issued it")
 
 
 def _guess_media_type(content: Image | Audio | Video | File) -> str | None:
-    """The type that a file's name tells."""
+    """Guess the media type from the extension of a file name or URL."""
     name = (content.filename if isinstance(content, File) else None) or content.url or ""
     extension = name.rpartition(".")[2].lower()
     extension = {"jpg": "jpeg"}.get(extension, extension)
@@ -149,11 +148,11 @@ def _unsupported_error(what: str) -> RequestError:
 
 
 BASE64_DETAILS: dict[str, Any] = {"redacted_content": "base64"}
-"""Details of a part whose signature is already what goes onto the wire."""
+"""Details of a part whose signature is already the wire's value."""
 
 
 def join_base64(pieces: list[str]) -> bytes | None:
-    """The bytes of all pieces; None if one is not base64."""
+    """Decode and join base64 pieces; None if one is not base64."""
     try:
         return b"".join(b64decode(piece, validate=True) for piece in pieces)
     except (Error, ValueError):
@@ -161,7 +160,7 @@ def join_base64(pieces: list[str]) -> bytes | None:
 
 
 def redacted_signature(pieces: list[str]) -> tuple[str, dict[str, Any] | None]:
-    """What to keep of a redacted block, as a signature and the part's details."""
+    """Return the signature and the details of the part for a redacted block."""
     data = join_base64(pieces)
     if data is None:
         return "".join(pieces), BASE64_DETAILS
@@ -172,7 +171,7 @@ def redacted_signature(pieces: list[str]) -> tuple[str, dict[str, Any] | None]:
 
 
 def redacted_content(signature: str, details: dict[str, Any] | None) -> str:
-    """The same, for the wire."""
+    """Return the wire's value of a redacted part."""
     if (details or {}).get("redacted_content") == "base64":
         return signature
     return b64encode(signature.encode()).decode()

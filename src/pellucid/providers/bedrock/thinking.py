@@ -1,10 +1,12 @@
-"""How a model behind Bedrock is told how much to think: fields of its own maker, in `additionalModelRequestFields`.
+"""Thinking fields of models behind Bedrock: each maker has its own, in `additionalModelRequestFields`.
 
-The row says which. Claude's follow from `thinking_mode`; of the others,
+The profile's row selects the form. Claude's fields follow from `thinking_mode`; for other models, `thinking` is one of
 
-* `effort` is `{effort_field: low}`: `reasoning_effort` of gpt-oss, DeepSeek, GLM and Kimi, `reasoning_config` of Qwen;
-* `reasoning_object` is `{"reasoning": {"effort": low}}`: closed GPTs and Grok;
-* `reasoning_switch` is `{"reasoningConfig": {"type": enabled, "maxReasoningEffort": low}}`: Nova 2.
+* `none`: no field;
+
+* `effort`: `{effort_field: low}` (`reasoning_effort` of gpt-oss, DeepSeek, GLM and Kimi, `reasoning_config` of Qwen);
+* `reasoning_object`: `{"reasoning": {"effort": low}}` (closed GPTs and Grok);
+* `reasoning_switch`: `{"reasoningConfig": {"type": enabled, "maxReasoningEffort": low}}` (Nova 2).
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ from ..setting_fields import Body, SettingFields, Settings
 THINKING_FIELDS = frozenset(
     {"thinking", "output_config", "reasoning_effort", "reasoning_config", "reasoning", "reasoningConfig"}
 )
-"""The fields that any of these ways uses. A caller who sets one of them by hand has said it all."""
+"""Fields that any of these forms uses. If the caller sets one of them, none is added."""
 
 
 def thinking_fields(settings: Settings, row: Profile, *, reasoning_lost: bool = False) -> Body:
-    """The fields; none where nothing was asked for or it cannot be said.
+    """Return the thinking fields; empty if the settings have none or the model takes none.
 
-    `lost`: the reasoning that the call to be answered came of did not come back.
+    Args:
+        settings: The settings of the call.
+        row: The profile of the model's server.
+        reasoning_lost: Whether the history lacks the reasoning before the call that now gets its result.
     """
     if row.thinking_mode == "none":
         return _FIELD_BUILDERS[row.thinking](settings, row)
@@ -39,7 +44,7 @@ def thinking_fields(settings: Settings, row: Profile, *, reasoning_lost: bool = 
 
 
 def claim_thinking(fields: SettingFields, row: Profile, prefix: str, *, is_overridden: bool) -> None:
-    """Record which settings say how much to think. `own`: the caller's fields do, in place of the unified settings."""
+    """Record which settings control thinking. `is_overridden`: the caller's fields replace the unified settings."""
     settings = fields.settings
     if row.thinking_mode != "none":
         limit = (settings["max_tokens"],) if "max_tokens" in settings else ()
@@ -59,7 +64,7 @@ def claim_thinking(fields: SettingFields, row: Profile, prefix: str, *, is_overr
 
 
 def enables_thinking(fields: Body) -> bool:
-    """Whether these fields switch thinking on."""
+    """Whether these fields enable thinking."""
     claude, nova = fields.get("thinking"), fields.get("reasoningConfig")
     switches = [value.get("type") for value in (claude, nova) if isinstance(value, dict)]
     return any(type_ not in ("disabled", "between_tools") for type_ in switches)
@@ -80,7 +85,7 @@ def _reasoning_object_fields(settings: Settings, row: Profile) -> Body:
 
 
 def _reasoning_switch_fields(settings: Settings, row: Profile) -> Body:
-    """A switch and an effort, which must be said with it."""
+    """Return the switch. When it is on, an effort is required."""
     if "thinking" not in settings:
         return {}
     if is_thinking_off(settings):
@@ -102,7 +107,7 @@ _FIELD_PATHS: dict[str, Callable[[Profile], tuple[str, ...]]] = {
     "reasoning_object": lambda row: effort_paths(row, "reasoning.effort"),
     "reasoning_switch": lambda row: ("reasoningConfig",),
 }
-"""Where these values are written."""
+"""Paths of the fields that each form writes."""
 
 
 def _no_paths(row: Profile) -> tuple[str, ...]:

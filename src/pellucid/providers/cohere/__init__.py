@@ -1,4 +1,4 @@
-"""Cohere's chat, version 2: typed events, blocks with an index, thought as a block or as a plan for tools."""
+"""Cohere's chat API, version 2: typed events, blocks with an index, reasoning as a block or as a plan for tools."""
 
 from .decode import decoder
 from .encode import encode, setting_fields

@@ -1,16 +1,14 @@
-"""Bytes of a Cohere answer to events.
+"""Decode a Cohere answer into model events.
 
-Blocks have an index, a start and an end, and the wire ends them itself. A content delta has no type: its key says
-whether it is thought or text. The plan that older models make before they call tools is thought too, of its own kind
-(`provider_details["subtype"]` is `tool_plan`). Calls count their indexes apart from content.
+Blocks have an index, a start event and an end event. A content delta has no type: its key says whether it is reasoning
+or text. The plan that older models make before they call tools is reasoning, too, of a kind of its own
+(`provider_details["subtype"]` is `tool_plan`). Calls have indexes of their own.
 
-A citation belongs to the text it is about, which is the last one unless it says otherwise; citations of anything else
-stay with the response.
+A citation belongs to the text that it names, by default the last one. Citations of other content are stored with the
+response.
 
-What is read of an event, or of a whole response, which has no `type`.
-
-What is inside a message stays plain values: the same field holds an object in an event and a list in a response, and
-unknown blocks ride through whole.
+A whole response is an event without `type`. The contents of a message stay plain values: the same field holds an
+object in an event and a list in a response, and unknown blocks are passed on whole.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class Event(msgspec.Struct, gc=False):
     index: int | None = None
     delta: Delta | None = None
     logprobs: Any = None
-    # A whole response, or an error (then `message` is a text).
+    # Fields of a whole response, or of an error (then `message` is a text).
     message: Any = None
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
@@ -70,11 +68,19 @@ FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 TOOL_PLAN = "tool_plan"
-"""The kind of thought that is a plan for tools: `provider_details["subtype"]`."""
+"""Value of `provider_details["subtype"]` for reasoning that is a plan for tools."""
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
+    """Return the decoder for one answer.
+
+    The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
+
+    Args:
+        row: The profile of the model's server. It is not used.
+        origin: Provider, wire and model, which are recorded in the response.
+        content_type: The answer's Content-Type. It is not used.
+    """
     return StreamDecoder(CohereReader(origin), EventFrames())
 
 
@@ -84,7 +90,7 @@ class _Call:
     def __init__(self, key: Key) -> None:
         self.key = key
         self.has_arguments = False
-        """Whether arguments have come."""
+        """Whether arguments have arrived."""
 
 
 class CohereReader(WireReader):
@@ -94,13 +100,13 @@ class CohereReader(WireReader):
     def __init__(self, origin: Origin) -> None:
         super().__init__(origin)
         self._last_text_index: int | None = None
-        """The latest block of text."""
+        """Index of the last block of text."""
         self._text_citations: dict[int | None, list[dict[str, Any]]] = {}
-        """Blocks of text, and their citations as they came."""
+        """Native citations of each block of text, by index."""
         self._unknown_blocks: dict[int | None, dict[str, Any]] = {}
-        """Blocks of types that are not known, as far as they have come."""
+        """Open blocks of unknown types, by index."""
         self._latest_calls: dict[int | None, _Call] = {}
-        """The latest call under each index."""
+        """The last call of each index."""
         self._call_count = 0
 
     # --- frames ----------------------------------------------------------------------------------------------
@@ -161,7 +167,7 @@ class CohereReader(WireReader):
     # --- content ---------------------------------------------------------------------------------------------
 
     def _read_content(self, event: Event) -> None:
-        """A start or a delta: both hold content, a start mostly empty one."""
+        """Read a start or a delta. Both hold content; that of a start is mostly empty."""
         content = event.delta.message.content if event.delta is not None and event.delta.message is not None else None
         if type(content) is dict:
             logprobs = event.logprobs
@@ -221,7 +227,7 @@ class CohereReader(WireReader):
         index = index if isinstance(index, int) else self._last_text_index
         is_about_text = (citation.get("type") or "TEXT_CONTENT") == "TEXT_CONTENT"
         if is_about_text and self.emit.is_open(("text", index)):
-            # Details are replaced as a whole: all that came for this block, each time.
+            # Details are replaced as a whole, so each event has all citations of this block.
             citations = self._text_citations[index] = [*self._text_citations.get(index, []), citation]
             self.emit.text(("text", index), annotations=[_annotation(citation)], details={"citations": citations})
         else:
@@ -251,7 +257,7 @@ class CohereReader(WireReader):
 
     def _add_arguments(self, index: int | None, call: dict[str, Any]) -> None:
         args, call_state = _function(call).get("arguments"), self._latest_calls.get(index)
-        # A function without parameters is called with nothing, or with `null`: `{}` when the call ends.
+        # A call without arguments has none, or `null`: `{}` is emitted when the call ends.
         if not isinstance(args, str | dict) or args == "":
             return
         if call_state is None:
@@ -270,7 +276,7 @@ class CohereReader(WireReader):
     # --- a whole response ------------------------------------------------------------------------------------
 
     def _read_body(self, event: Event, raw: dict[str, Any]) -> None:
-        """The plan, the blocks with their citations, the calls: as a stream would have brought them."""
+        """Emit a whole response in the order of a stream: the plan, the blocks with their citations, the calls."""
         message = convert_leniently(raw, Message)
         self.emit.start(event.id)
         self._add_plan(message.tool_plan)
@@ -311,14 +317,14 @@ _EVENT_HANDLERS: dict[str, Callable[[CohereReader, Event], None]] = {
     "message-end": CohereReader._end_message,
 }
 _IGNORED_EVENTS = ("citation-end", "debug")
-"""Events that say nothing about the answer."""
+"""Events without content of the answer."""
 
 _KNOWN_TYPES = (None, "text", "thinking")
-"""Types of content that are read; a delta has none."""
+"""Types of content that are decoded. A delta has no type."""
 
 
 def _object_list(value: Any) -> list[dict[str, Any]]:
-    """One object, or a list of them."""
+    """Return the objects of a list, or of a single object."""
     return [entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, dict)]
 
 
@@ -333,7 +339,7 @@ def _function(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _annotation(citation: dict[str, Any]) -> dict[str, Any]:
-    """A citation in OpenAI's shape: of a page, where a source has an address; else of what the sources are."""
+    """Convert a citation to OpenAI's form: of a URL if a source has one, else with its sources."""
     sources = _object_list(citation.get("sources"))
     documents = [document for source in sources if isinstance(document := source.get("document"), dict)]
     page = next((document for document in documents if isinstance(document.get("url"), str)), None)
@@ -344,7 +350,7 @@ def _annotation(citation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logprob(item: dict[str, Any]) -> dict[str, Any]:
-    """That of a piece of text is the product of those of its tokens: the sum of their logarithms."""
+    """Return the log probability of a piece of text: the sum of its tokens' log probabilities."""
     logs = item.get("logprobs")
     known = [log for log in logs if isinstance(log, int | float)] if isinstance(logs, list) else []
     return {"token": str(item.get("text") or ""), "logprob": sum(known), "top_logprobs": []}
@@ -354,7 +360,7 @@ def _logprob(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """What the model read and wrote. What is billed is less, and no count of it: it stands in the details."""
+    """Read the token counts of the model. Billed units are lower, and are stored in the details."""
     tokens, billed_units = raw.get("tokens"), raw.get("billed_units")
     tokens = tokens if isinstance(tokens, dict) else {}
     billed_units = billed_units if isinstance(billed_units, dict) else {}
@@ -368,7 +374,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def _integer_count(value: Any) -> int | None:
-    """Counts are integers, which Cohere types as floats."""
+    """Return a count as an integer. Cohere sends counts as floats."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
         return None
     return int(value)

@@ -1,4 +1,4 @@
-"""A call as the body of a Cohere chat request (version 2)."""
+"""Encode a call as the body of a Cohere chat request (version 2)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _PATHS = {
     "frequency_penalty": "frequency_penalty",
     "logprobs": "logprobs",
 }
-"""Settings that are sent as they are."""
+"""Settings that are sent unchanged, and their paths in the body."""
 
 
 def _write_thinking(fields: SettingFields, row: Profile) -> None:
-    """Unasked, a model that can think does. Cohere knows no levels: they are budgets of tokens."""
+    """Write the thinking field. Models that can think do so by default. Cohere has no levels, but token budgets."""
     settings = fields.settings
     has_budget = "thinking_budget" in settings
     if row.thinking == "none" or not ("thinking" in settings or has_budget):
@@ -57,7 +57,7 @@ def _write_thinking(fields: SettingFields, row: Profile) -> None:
 
 
 def _tools(call: ModelCall) -> Body:
-    """There is no naming of one function: only the named ones are offered."""
+    """Return the tools. The wire cannot name a function to call, so only the named functions are offered."""
     tools, mode = offered_tools(call), call.tool_choice.mode
     if not tools:
         return {}
@@ -92,7 +92,7 @@ def _detail(image: Image) -> Body:
 
 
 def _answer(answer: AssistantMessage) -> Body:
-    """Content, plan and calls, each where there is any."""
+    """Return content, plan, calls and citations of an assistant message, without empty fields."""
     plans: list[str] = []
     citations: list[Body] = []
 

@@ -1,6 +1,6 @@
-"""Google's Gemini: `generateContent` and `streamGenerateContent`, and reading of the Interactions API.
+"""Google's Gemini: `generateContent` and `streamGenerateContent`. Answers of the Interactions API can be decoded, too.
 
-An answer is a list of parts, without ids or ends; signatures stand on whatever part the thought led to.
+An answer is a list of parts without ids or end events. A signature is on the part that the reasoning led to.
 """
 
 from .decode import decoder

@@ -1,16 +1,16 @@
-"""What is read of a `GenerateContentResponse`: a chunk of a stream, or a whole body.
+"""Types of a `GenerateContentResponse` (a chunk of a stream, or a whole body), its token counts, and partial calls.
 
-Only the fields that mean something here are decoded; msgspec skips the rest without building it. Names are camelCase
-on Google's wire; gateways and dumps of the SDK write snake_case, for all of it or for some: both are read. A chunk
-that does not fit is read once more, without what does not fit (`fitting`).
+Only the fields that are used are decoded; msgspec skips the others without building objects. Names are camelCase on
+Google's wire; gateways and dumps of the SDK write some or all names in snake_case: both are read. A chunk that does
+not match the types is read once more, without the values that do not match (`lenient_json`).
 
-Token counts. Gemini counts thoughts beside the answer, and what its own tools read beside the prompt.
+Token counts: Gemini does not include reasoning tokens in the answer's count, nor the input of its own tools in the
+prompt's count.
 
-A function call whose arguments come in pieces (Vertex, `streamFunctionCallArguments`).
-
-Each piece sets one value at a JSON path: `{"jsonPath": "$.items[0].name", "stringValue": "ap", "willContinue": true}`.
-A string that will continue is added to by the next piece under the same path. The call is over with the first
-fragment that does not say `willContinue`; servers leave that fragment out, so anything else ends it too.
+Partial calls: the arguments of a function call may come in pieces (Vertex, `streamFunctionCallArguments`). Each piece
+sets one value at a JSON path: `{"jsonPath": "$.items[0].name", "stringValue": "ap", "willContinue": true}`. The next
+piece under the same path is appended to a string that continues. The first fragment without `willContinue` ends the
+call; some servers omit that fragment, so any other part ends it, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Object = dict[str, Any]
 
 
 class Part(msgspec.Struct, gc=False, rename="camel"):
-    """One part. Of its fields but `thought` and the signature, one is set; if none is, it is of a kind unknown here."""
+    """One part. One field besides `thought` and the signature is set; if none is, the kind of the part is unknown."""
 
     text: str | None = None
     thought: bool = False
@@ -70,7 +70,7 @@ _decode = msgspec.json.Decoder(Chunk).decode
 
 
 def read_chunk(data: bytes) -> Chunk | None:
-    """The chunk, or None when `data` is not a JSON object at all."""
+    """Decode a chunk; None if `data` is not a JSON object."""
     if _has_snake_case_name(data) is None:
         try:
             return _decode(data)
@@ -84,9 +84,9 @@ def read_chunk(data: bytes) -> Chunk | None:
 
 
 def native_part(data: bytes, candidate_index: int, part_index: int) -> Object:
-    """A part exactly as it came, for what has no place in `Part`.
+    """Return a part exactly as it came, for kinds that `Part` does not have.
 
-    `candidate` and `position` count what was read: entries that are no objects are left out there and here.
+    The indexes count only entries that are objects, as `read_chunk` does.
     """
     native = _objects(decode_lenient_object(data, allow_list=True), "candidates")[candidate_index]
     return _objects(native["content"], "parts")[part_index]
@@ -97,14 +97,14 @@ def _objects(value: Any, name: str) -> list[Object]:
     return [entry for entry in (entries if isinstance(entries, list) else [entries]) if isinstance(entry, dict)]
 
 
-# --- both cases --------------------------------------------------------------------------------------------------
+# --- camelCase and snake_case ------------------------------------------------------------------------------------
 
 _VERBATIM_FIELDS = ("args", "response", "functionResponse", "function_response")
-"""What is the tools' own, not Google's."""
+"""Fields whose contents belong to tools. Their names are not converted."""
 
 
 def to_camel_case(value: Any) -> Any:
-    """`value` with the names of its fields in camelCase, all the way down."""
+    """Return `value` with all field names in camelCase, recursively."""
     if isinstance(value, list):
         return [to_camel_case(entry) for entry in value]
     if isinstance(value, dict):
@@ -121,21 +121,21 @@ def _camel_case_name(name: str) -> str:
 
 
 def to_snake_case(name: str) -> str:
-    """`promptTokenCount` as `prompt_token_count`."""
+    """Convert a name: `promptTokenCount` to `prompt_token_count`."""
     return _CAPITAL.sub(r"_\1", name).lower()
 
 
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 _has_snake_case_name = re.compile(rb'_[a-z_]+"\s*:').search
-"""Whether a name in snake_case stands in the bytes. It may be one of a function's arguments: that costs time alone."""
+"""Find a snake_case name in the bytes. A function's argument may match, too; then only the reading is slower."""
 
 
 _TOTALS = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """`usageMetadata`. `details` keeps what else was counted: `thoughts_tokens`, by modality `text_prompt_tokens` …"""
+    """Read `usageMetadata`. `details` holds the other counts: `thoughts_tokens`, by modality `text_prompt_tokens` …"""
     prompt, answer, thoughts = (_int_or_none(raw.get(name)) for name in (*_TOTALS[:2], "thoughtsTokenCount"))
     tool_prompt = _int_or_none(raw.get("toolUsePromptTokenCount"))
     details: dict[str, int] = {}
@@ -157,7 +157,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def _modality_counts(entries: list[Any]) -> dict[str, int]:
-    """Counts by modality (`text`, `image`, `audio` …)."""
+    """Return the counts by modality (`text`, `image`, `audio` …)."""
     counts: dict[str, int] = {}
     for entry in entries:
         if isinstance(entry, dict) and isinstance(entry.get("modality"), str) and _int_or_none(entry.get("tokenCount")):
@@ -180,7 +180,10 @@ _VALUE_FIELDS = ("stringValue", "numberValue", "boolValue")
 
 
 class PartialCall:
-    """The call under way: `add` fragments, then read `args`; or `broken_off`, if nothing more will come."""
+    """A function call whose arguments arrive in pieces.
+
+    Add fragments until `is_complete`, then read `args`; or `truncated_args` if the answer broke off.
+    """
 
     def __init__(self, call: dict[str, Any], signature: str | None) -> None:
         self.name: str = call["name"]
@@ -199,7 +202,7 @@ class PartialCall:
         self.is_complete = not fragment.get("willContinue")
 
     def truncated_args(self) -> str:
-        """The arguments so far, as the beginning of a JSON text: what was cut off is not to look whole."""
+        """Return the arguments so far as incomplete JSON text, so that a truncated call does not look complete."""
         return json_text(self.args)[:-1]
 
     def _set_value(self, piece: dict[str, Any]) -> None:
@@ -215,7 +218,7 @@ class PartialCall:
 
 
 def _set_at_path(container: Any, steps: list[str | int], value: Any, append: bool) -> None:
-    """Set `value` at the end of the path, making objects and lists on the way. Lists grow by one at a time."""
+    """Set `value` at the end of the path. Missing objects and lists are created; a list grows by one element each."""
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         if isinstance(container, list) and isinstance(step, int):
             if step >= len(container):

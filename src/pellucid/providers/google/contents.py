@@ -1,12 +1,13 @@
-"""The history as `contents`: turns of the user and of the model, each a list of parts.
+"""Encode the history as `contents`: messages of the user and of the model, each a list of parts.
 
-* Each part of the model goes back as the part it was, with its own signature: none are merged, reordered or left out,
-  but for what only looks like a part (searches told in metadata) and what Google refuses or bills twice (its own media
-  processing, images of thought).
-* In the current turn, from the last words of the user on, the first call of each step must carry a signature. Where it
-  has none (another model made it, a client lost it), the row's sentinel stands in.
-* What functions returned goes in one content right after the calls, in their order: calls without an id are told
-  apart by nothing else. It is not mixed with words of the user, or Gemini takes those for the model's.
+* Each part of the model is returned as it came, with its own signature. Parts are not merged, reordered or left out,
+  except parts that were made from metadata (searches) and parts that Google rejects or bills twice (its own media
+  processing, images of reasoning).
+* In the current turn, which begins with the last input of the user, the first call of each step must have a signature.
+  If it has none (another model made it, or a client lost it), the row's placeholder is sent.
+* Results of functions are sent in one content directly after the calls, in the order of the calls: calls without an id
+  are matched by their order alone. Results are not mixed with text of the user, because Gemini would read that text as
+  the model's.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ _DEFAULT_MEDIA_TYPES = {
     "video": "video/mp4",
     "file": "application/octet-stream",
 }
-"""What data is taken for that does not say what it is."""
+"""Media type of data that has none."""
 
 
 def system_texts(call: ModelCall) -> list[str]:
-    """The instructions, wherever they stand: this wire has one place for them. Repeated ones are said once."""
+    """Return all instructions and system prompts, each once: this wire has one field for them."""
     texts: dict[str, None] = {}
     for message in call.messages:
         if isinstance(message, ModelRequest):
@@ -74,7 +75,7 @@ def system_texts(call: ModelCall) -> list[str]:
 
 
 def encode_contents(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
-    """The messages. There is always one, and the first is the user's: Google refuses anything else."""
+    """Encode the messages. There is at least one, and the first is the user's, as Google requires."""
     messages = history.repair_calls(call.messages)
     encoder = _ContentsEncoder(row, target, _last_user_index(messages))
     for index, message in enumerate(messages):
@@ -89,7 +90,7 @@ def encode_contents(call: ModelCall, row: Profile, target: Origin) -> list[Body]
 
 
 def _last_user_index(messages: list[ModelMessage]) -> int:
-    """The place of the last message in which the user says something: there the current turn begins."""
+    """Return the index of the last message with user input, where the current turn begins; -1 if there is none."""
     indexes = (
         at
         for at, message in enumerate(messages)
@@ -103,7 +104,7 @@ def _is_user_input(part: ModelRequestPart) -> bool:
 
 
 class _ContentsEncoder:
-    """The contents so far."""
+    """Encodes messages, one after the other, into contents."""
 
     def __init__(self, row: Profile, target: Origin, turn_start: int) -> None:
         self.contents: list[Body] = []
@@ -111,7 +112,7 @@ class _ContentsEncoder:
         self._target = target
         self._turn_start = turn_start
         self._calls_by_id: dict[str, tuple[int, ToolCallPart]] = {}
-        """The calls of the last step, by our ids, with their places."""
+        """Calls so far with their position in their step, by call id."""
 
     # --- the model -------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class _ContentsEncoder:
             self.contents.append({"role": "user", "parts": user_parts})
 
     def _append_results(self, results: list[Body]) -> None:
-        """All that one step's calls returned is one content, also if the messages come one by one."""
+        """Add the results of one step to one content, even if they came in several messages."""
         last = self.contents[-1] if self.contents else None
         if last is not None and last["role"] == "user" and all("functionResponse" in part for part in last["parts"]):
             last["parts"] += results
@@ -181,7 +182,7 @@ class _ContentsEncoder:
 
 
 def signature_of(part: ModelResponsePart) -> str | None:
-    """The signature that came with this part; where it has no field of its own, it is among the details."""
+    """Return the signature of a part: from its field, else from its details."""
     signature: str | None = getattr(part, "signature", None)
     return signature or (getattr(part, "provider_details", None) or {}).get("thought_signature")
 
@@ -190,7 +191,7 @@ def signature_of(part: ModelResponsePart) -> str | None:
 
 
 def _model_part(part: ModelResponsePart) -> Body | None:
-    """The part as it came, but for its signature; None if it does not go back."""
+    """Return the part as it came, without its signature; None if it is not returned."""
     match part:
         case ThinkingPart() if part.content or part.signature:
             return {"text": part.content, "thought": True}
@@ -211,12 +212,12 @@ def _model_part(part: ModelResponsePart) -> Body | None:
 
 
 def _id_field(part: ToolCallPart | ToolReturnPart | RetryPromptPart) -> Body:
-    """The call's id: Google's own where it gave one, else ours, which it takes as well."""
+    """Return the call's id: Google's if it sent one, else Pellucid's, which Google accepts, too."""
     return {"id": part.tool_call_id} if part.tool_call_id else {}
 
 
 def _came_as_part(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> bool:
-    """Whether it came as a part, from Google, and may go back. (What another made has lost its maker's name.)"""
+    """Whether the part came from Google as a part. `history.parts_to_send` clears the name of other providers."""
     is_native_part = part.provider_name is not None and not part.tool_call_id.startswith(METADATA_ID_PREFIX)
     return is_native_part and part.tool_name != UNNAMED_TOOL
 
@@ -234,11 +235,11 @@ def _builtin_tool_part(part: BuiltinToolCallPart | BuiltinToolReturnPart) -> Bod
     return {"toolResponse": tool | ({"response": part.content} if part.content is not None else {})}
 
 
-# --- what the user and the functions bring -----------------------------------------------------------------------
+# --- user input and function results -----------------------------------------------------------------------------
 
 
 def _function_result(content: Any) -> tuple[Any, list[Body]]:
-    """What a function returned, as JSON, and apart from it the media that this wire does not put into JSON."""
+    """Return a function's result as JSON, and its media, which this wire carries outside the JSON."""
     entries = content if isinstance(content, list) else [content]
     if not any(isinstance(entry, UserContent) for entry in entries):
         return msgspec.to_builtins(content), []

@@ -1,16 +1,15 @@
-"""Bytes of a Gemini answer to events: a stream of events, a JSON array that comes in pieces, or a whole body.
+"""Decode a Gemini answer into model events: a stream of events, a JSON array in pieces, or a whole body.
 
-How parts are told apart, which the wire does not say:
+The wire does not mark where a part ends. Rules:
 
-* In a stream, text after text and thought after thought is the same part going on; anything else ends it, but for
-  empty text, which is nothing. In a whole body every part is one.
-* A signature belongs to the part that it came with. In a stream that is the run of which its fragment is a piece: 2.5
-  signs the first fragment, 3 an empty one at the end. A second signature in one run begins another part, since two
-  signatures cannot be one.
-* A signature with nothing at all beside it is kept as an opaque part.
+* In a stream, consecutive fragments of text, or of reasoning, are one part. Any other part ends it; empty text is
+  ignored. In a whole body each entry is one part.
+* A signature belongs to the part that its fragment extends. Gemini 2.5 signs the first fragment, Gemini 3 an empty one
+  at the end. A second signature begins another part, because a part has only one.
+* A signature without any content becomes an opaque part.
 
-`signature` is our name for it. Under Google's own, `provider_details["thought_signature"]`, it stands on every part
-as well: what the provider's own tools returned has no other place, and who reads one place must not miss it on some.
+A signature is stored twice: in the field `signature`, and in `provider_details["thought_signature"]` under Google's
+name. Results of the provider's own tools have no field for it, and so the details have it on every part.
 """
 
 from __future__ import annotations
@@ -57,27 +56,35 @@ FINISH_REASONS: dict[str, FinishReason] = {
     "NO_IMAGE": "error",
     "IMAGE_OTHER": "error",
 }
-"""What is not here (`OTHER`, and what is new) is no reason that we know."""
+"""Finish reasons by Google's names. Others (`OTHER`, and new ones) are unknown."""
 
 TOOL_NAMES = {"GOOGLE_SEARCH_WEB": "web_search", "URL_CONTEXT": "web_fetch"}
-"""Our names for Google's own tools; of others, its name in small letters."""
+"""Unified names of Google's own tools. Other tools have Google's name in lower case."""
 
 UNNAMED_TOOL = "media_processing"
-"""The one tool that Google runs without saying its type."""
+"""Name of the only tool that Google runs without sending its type."""
 
 BODY = "body"
-"""The name of a frame that is a whole answer."""
+"""Name of a frame that is a whole body."""
 
 _Kind = Literal["text", "thought"]
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """The decoder for one answer. What the answer is shows in its first bytes; the header is sometimes wrong."""
+    """Return the decoder for one answer.
+
+    The first bytes show which format the answer has, because the header is sometimes wrong.
+
+    Args:
+        row: The profile of the model's server.
+        origin: Provider, wire and model, which are recorded in the response.
+        content_type: The answer's Content-Type. It is not used.
+    """
     return StreamDecoder(GeminiReader(row, origin), GeminiFrames())
 
 
 class GeminiFrames:
-    """Server-sent events, the elements of an array, or a whole body."""
+    """Framing of server-sent events, of the elements of a JSON array, or of a whole body."""
 
     def __init__(self, limit: int = DEFAULT_MAX_BYTES) -> None:
         self._limit = limit
@@ -123,7 +130,7 @@ class GeminiFrames:
 
 
 class GeminiReader(WireReader):
-    """Reads a `generateContent` answer; or an interaction, as which the first frame may show itself."""
+    """Reader of a `generateContent` answer, or of an interaction if the first frame is one."""
 
     wire = "Gemini generateContent"
     code = "not_gemini"
@@ -135,12 +142,12 @@ class GeminiReader(WireReader):
         self._interactions: InteractionsReader | None = None
         self._frame_count = 0
         self._is_body = False
-        # The run of text or thought under way.
+        # The open part of text or reasoning.
         self._part_kind: _Kind | None = None
         self._part_key: tuple[str, int] = ("", 0)
         self._has_signature = False
         self._part_text = TextBuffer()
-        """The text of the last run, and how many bytes of text came before it: citations count in them."""
+        """Text of the last text part. `_bytes_before` is the length of the text before it: citations count bytes."""
         self._bytes_before = 0
         # Calls.
         self._part_count = 0
@@ -148,7 +155,7 @@ class GeminiReader(WireReader):
         self._partial_call: PartialCall | None = None
         self._code_id = ""
         self._has_builtin_tools = False
-        # What is told at the end.
+        # Values that are emitted at the end.
         self._usage: Object = {}
         self._grounding: Object | None = None
         self._finish_error: ErrorInfo | None = None
@@ -170,7 +177,7 @@ class GeminiReader(WireReader):
         self._is_body = name == BODY
         self._read_skipped_usage()
         emit = self.emit
-        # The same two strings come with every chunk; only news is passed on.
+        # Every chunk repeats these two values; they are recorded once.
         if (chunk.response_id or chunk.model_version) and (
             emit.provider_response_id is None or emit.model_name is None
         ):
@@ -181,7 +188,7 @@ class GeminiReader(WireReader):
         if chunk.candidates:
             self.is_recognized = True
             for index, candidate in enumerate(chunk.candidates):
-                # Only one answer was asked for; a second candidate would be another answer.
+                # The request is for one answer; a second candidate would be another answer.
                 if candidate.index == 0:
                     self._read_candidate(candidate, index, data)
                     content = candidate.content
@@ -192,7 +199,7 @@ class GeminiReader(WireReader):
             self._read_failure(chunk, data)
 
     def _read_skipped_usage(self) -> None:
-        """The counts of the last chunk that was skipped. It counted all that those before it did."""
+        """Read the token counts of the last skipped chunk. Counts are cumulative."""
         last, self.last_skipped = self.last_skipped, b""
         if last:
             chunk = read_chunk(last[last.index(b"{") : last.rindex(b"}") + 1])
@@ -200,11 +207,11 @@ class GeminiReader(WireReader):
                 self._merge_usage(chunk.usage_metadata)
 
     def _merge_usage(self, usage: Object) -> None:
-        """Counts are cumulative; a later chunk may tell less of them, or of some that it tells nothing."""
+        """Merge cumulative token counts. A later chunk may omit some, or set some to null."""
         self._usage = {**self._usage, **{name: value for name, value in usage.items() if value is not None}}
 
     def _read_failure(self, chunk: Chunk, data: bytes) -> None:
-        """What comes instead of an answer: an error, or why the prompt was refused."""
+        """Read a chunk without an answer: an error, or the reason why the prompt was blocked."""
         feedback = chunk.prompt_feedback or {}
         reason = feedback.get("blockReason")
         if chunk.error:
@@ -253,13 +260,13 @@ class GeminiReader(WireReader):
         self._store_details(**{snake_name: getattr(candidate, snake_name) for snake_name in _CANDIDATE_DETAILS})
 
     def _store_details(self, **details: Any) -> None:
-        """What the provider told about its answer, for those who know it."""
+        """Store the provider's metadata of its answer."""
         self.emit.provider_details |= {to_snake_case(name): value for name, value in details.items() if value}
 
     # --- parts -----------------------------------------------------------------------------------------------
 
     def _add_text(self, kind: _Kind, text: str, signature: str | None) -> None:
-        """More of a text or a thought."""
+        """Add a fragment of text or reasoning."""
         if not text and not signature:
             return
         if kind != self._part_kind or self._is_body or (signature and self._has_signature):
@@ -271,7 +278,7 @@ class GeminiReader(WireReader):
         self._extend_part(kind, text, signature, details)
 
     def _extend_part(self, kind: _Kind, text: str, signature: str | None = None, details: Object | None = None) -> None:
-        """More of the run under way."""
+        """Extend the open part."""
         if kind == "text":
             self._part_text.add(text)
             self.emit.text(self._part_key, text, item=self._part_key, signature=signature or None, details=details)
@@ -280,7 +287,7 @@ class GeminiReader(WireReader):
         self.skip_rule = SkipRule(on_skip=self._part_text.add if kind == "text" else None)
 
     def _begin_part(self, kind: _Kind | None) -> None:
-        """Another part begins: a run of this kind, or something whole."""
+        """Begin another part: text or reasoning in pieces, or (None) a part that comes whole."""
         if self._partial_call is not None:
             self._end_partial_call()
         self._part_kind = kind
@@ -320,17 +327,17 @@ class GeminiReader(WireReader):
 
     def _emit_builtin_return(self, name: str, content: Any, call_id: str, part: Part) -> None:
         fields = self._part_fields(part)
-        del fields["signature"]  # a return has no place for it but among its details
+        del fields["signature"]  # a return part has no such field; its details hold the signature
         self.emit.whole_part(BuiltinToolReturnPart(name, content, call_id, **fields), item=call_id or None)
 
     def _part_fields(self, part: Part) -> dict[str, Any]:
-        """Whose a whole part is, and its signature."""
+        """Return the provider and signature fields of a part that came whole."""
         signature = part.thought_signature or None
         details = {"thought_signature": signature} if signature else None
         return {"signature": signature, "provider_name": self.emit.origin.provider, "provider_details": details}
 
     def _emit_unknown_part(self, candidate_index: int, part_index: int, data: bytes) -> None:
-        """A part of a kind that is not known here, kept as it came. An empty one is nothing."""
+        """Emit a part of an unknown kind as opaque. An empty part is ignored."""
         native = native_part(data, candidate_index, part_index)
         if native:
             kind = next((name for name in native if to_snake_case(name) not in _PART_METADATA), "thought_signature")
@@ -377,7 +384,7 @@ class GeminiReader(WireReader):
         )
 
     def _end_partial_call(self, is_complete: bool = True) -> None:
-        """The call that came in pieces is told; if it was broken off, with arguments that show it."""
+        """Emit the call that came in pieces. If it is not complete, its arguments are incomplete JSON."""
         call, self._partial_call = self._partial_call, None
         if call is not None:
             self._emit_tool_call(
@@ -413,26 +420,26 @@ class GeminiReader(WireReader):
         if self._finish_error is not None:
             self.fail(self._finish_error)
         elif emit.finish_reason == "stop" and self._has_tool_calls:
-            # Google has no word for it.
+            # Google has no finish reason for calls.
             emit.finish("tool_call", emit.native_finish_reason)
 
 
 _FEEDBACK_DETAILS = ("blockReasonMessage", "safetyRatings")
 _CANDIDATE_DETAILS = ("safety_ratings", "citation_metadata", "logprobs_result", "avg_logprobs")
 _PART_METADATA = ("thought", "thought_signature", "video_metadata", "media_resolution", "part_metadata")
-"""What stands beside the content of a part, of whatever kind it is."""
+"""Fields of a part that are not its content; parts of any kind may have them."""
 
 _ERROR_KINDS: dict[str, ErrorKind] = {"MISSING_THOUGHT_SIGNATURE": "invalid_request", "LANGUAGE": "unsupported"}
 
 _ERROR_MESSAGES = {
-    "LANGUAGE": "the upstream's model does not speak the language that was asked for",
-    "MALFORMED_FUNCTION_CALL": "the upstream could not read a call that its model wrote",
-    "MALFORMED_RESPONSE": "the upstream could not read what its own model wrote",
-    "UNEXPECTED_TOOL_CALL": "the upstream's model called a tool that it was not given",
+    "LANGUAGE": "the upstream's model does not support the requested language",
+    "MALFORMED_FUNCTION_CALL": "the upstream could not parse a call of its model",
+    "MALFORMED_RESPONSE": "the upstream could not parse its model's output",
+    "UNEXPECTED_TOOL_CALL": "the upstream's model called a tool that was not offered",
     "TOO_MANY_TOOL_CALLS": "the upstream's model called tools too many times in a row",
-    "MISSING_THOUGHT_SIGNATURE": "the history that the upstream got lacks a thought signature; send back its calls and "
-    "reasoning as they came",
-    "NO_IMAGE": "the upstream's model made no image",
+    "MISSING_THOUGHT_SIGNATURE": "the history that was sent lacks a thought signature; return the model's calls and "
+    "reasoning unchanged",
+    "NO_IMAGE": "the upstream's model created no image",
 }
 
 
@@ -449,7 +456,7 @@ def _text(value: Any) -> str:
 
 
 def error_from_object(error: Any) -> ErrorInfo:
-    """Google's error object: `status` is the word for it, and a detail may say when to try again."""
+    """Return the error for Google's error object. Its `status` is the code, and a detail may hold the retry delay."""
     info = error_from_value({"error": error})
     if not isinstance(error, dict):
         return info

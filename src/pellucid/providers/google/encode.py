@@ -1,9 +1,8 @@
-"""A call as the body of a `generateContent` request.
+"""Encode a call as the body, headers and path of a `generateContent` request.
 
-Settings that only Google knows have the names of its settings class: `google_thinking_config`,
-`google_safety_settings`, `google_cached_content`, `google_labels`, `google_video_resolution`, `google_service_tier`,
-`google_logprobs`, `google_top_logprobs`, `google_model_armor_config`; `google_cloud_service_tier` stands in the
-headers. The messages are written by `contents`. The model, and whether to stream, stand in the path.
+Settings that only Google has are those of `GoogleModelSettings`. All are fields of the body, except
+`google_cloud_service_tier`, which is sent in the headers. `contents` encodes the messages. The path holds the model,
+and whether to stream.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..tool_schema import offered_tools
 from .contents import encode_contents, system_texts
 from .thinking import write_thinking
 
-# Settings and what they are called there; of two for one name, the later wins.
+# Settings and their names on the wire. If two settings write one name, the later one takes precedence.
 _GENERATION_PATHS = {
     setting: f"generationConfig.{name}"
     for setting, name in {
@@ -47,7 +46,16 @@ _CALLING_MODES = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    """Return the JSON body of the request.
+
+    Args:
+        call: The messages, tools and settings to send.
+        row: The profile of the model's server.
+        target: The origin that the request is sent to. Opaque data of other origins is left out.
+
+    Raises:
+        RequestError: This wire cannot carry a part of the call.
+    """
     body: Body = {"contents": encode_contents(call, row, target)}
     system = system_texts(call)
     if system:
@@ -58,7 +66,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 
 
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
+    """Return the fields of the body that settings write, for warnings about unsupported settings."""
     fields = SettingFields(settings)
     for header in _cloud_tier_headers(settings, row):
         fields.claim("google_cloud_service_tier", HEADER + header)
@@ -67,7 +75,7 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
 
 
 def _write_settings(fields: SettingFields, row: Profile, output: Body) -> None:
-    """`output`: what the generation is told of the form of the answer."""
+    """Write the fields of settings. `output`: fields of `generationConfig` for the output format."""
     settings, body = fields.settings, fields.body
     fields.put_all(_GENERATION_PATHS)
     if output:
@@ -79,16 +87,19 @@ def _write_settings(fields: SettingFields, row: Profile, output: Body) -> None:
     fields.put_all({"google_service_tier": "serviceTier"})
     if body.get("serviceTier", "") is None:
         del body["serviceTier"]
-    # Most of this wire's settings are not at the top.
+    # Most settings of this wire are not at the top level of the body.
     fields.put_extra_body(merge=True)
 
 
 _SERVICE_TIERS = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
-"""Tiers that Google has; others (`auto`, …) are its own choice."""
+"""Tiers that Google has. For others (`auto`, …) no tier is sent, and Google chooses."""
 
 
 def _tools(call: ModelCall) -> Body:
-    """The functions, and whether to call one. Only a forced choice can be narrowed; else fewer are offered."""
+    """Return the functions and the calling mode.
+
+    The wire can limit only a required call to some functions. In other modes only these functions are offered.
+    """
     if not call.tools:
         return {}
     allowed_tools = offered_tools(call)
@@ -118,11 +129,11 @@ def _output(output: OutputFormat) -> Body:
     return format_fields
 
 
-# --- where a request goes, and who it says we are ------------------------------------------------------------------
+# --- path and headers ----------------------------------------------------------------------------------------------
 
 
 def path(call: ModelCall, row: Profile) -> str:
-    """The URL's path below `base_url`. A model may be given as Google lists it (`models/gemini-3-pro`)."""
+    """Return the path below `base_url`. The model may be written as Google lists it (`models/gemini-3-pro`)."""
     return row.path_of(quote(call.model.removeprefix("models/"), safe=""), stream=call.stream)
 
 
@@ -135,16 +146,22 @@ _CLOUD_TIERS = {
     "flex_only": {_REQUEST_TYPE_HEADER: "shared", _SHARED_TYPE_HEADER: "flex"},
     "priority_only": {_REQUEST_TYPE_HEADER: "shared", _SHARED_TYPE_HEADER: "priority"},
 }
-"""Vertex's tiers; `pt_then_on_demand` is what it does untold."""
+"""Headers of Vertex's tiers. `pt_then_on_demand` is its default, and needs none."""
 
 
 def _cloud_tier_headers(settings: Settings, row: Profile) -> dict[str, str]:
-    """The headers that name Vertex's tier."""
+    """Return the headers that select Vertex's tier."""
     tier = settings.get("google_cloud_service_tier")
     return _CLOUD_TIERS.get(tier, {}) if tier is not None and row.auth == "bearer" else {}
 
 
 def headers(row: Profile, api_key: str | None, call: ModelCall | None = None) -> dict[str, str]:
-    """The credentials: the Gemini API has a header of its own, Vertex takes an access token; and Vertex's tier."""
+    """Return the headers of a request: credentials, and Vertex's tier.
+
+    Args:
+        row: The profile of the model's server. The Gemini API has a header for its key; Vertex takes an access token.
+        api_key: The key or access token to send; None to send none.
+        call: The call whose settings may select a tier.
+    """
     tier_headers = _cloud_tier_headers(call.settings, row) if call is not None else {}
     return tier_headers | row.credentials(api_key)

@@ -1,8 +1,8 @@
-"""What a Gemini says beside its parts about where it looked: search, retrieval, pages.
+"""Convert Gemini's grounding metadata: searches, retrieval, and fetched pages.
 
-Searches become a call and a return, as if they had come as parts; what they found becomes citations of the text.
-Google's offsets are bytes of UTF-8, sometimes one off, sometimes over all text parts together: they count only where
-they select the segment's own text, else that text must occur exactly once.
+A search becomes a call and a return, as if it had come as parts; its results become citations of the text. Google's
+offsets count bytes of UTF-8; sometimes they are off by one, and sometimes they count all text parts together. An
+offset is used only if it selects the segment's own text; otherwise that text must occur exactly once.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 from ...parts import BuiltinToolCallPart, BuiltinToolReturnPart
 
 METADATA_ID_PREFIX = "metadata:"
-"""How the ids of calls begin that never were parts, and so must not go back as such."""
+"""Prefix of the ids of calls that are made from metadata. They never were parts, and are not returned."""
 
 ToolParts = list[BuiltinToolCallPart | BuiltinToolReturnPart]
 
 
 def search_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
-    """The retrieval and the search that `groundingMetadata` tells of."""
+    """Return the calls and returns of the retrieval and the search in `groundingMetadata`."""
     chunks = _objects(metadata.get("groundingChunks"))
     contexts = [chunk["retrievedContext"] for chunk in chunks if isinstance(chunk.get("retrievedContext"), dict)]
     pages = [_page(chunk["web"]) for chunk in chunks if isinstance(chunk.get("web"), dict)]
@@ -33,7 +33,7 @@ def search_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
 
 
 def fetch_parts(metadata: dict[str, Any], provider: str) -> ToolParts:
-    """The pages that `urlContextMetadata` tells of."""
+    """Return the call and return of the page fetches in `urlContextMetadata`."""
     pages = _objects(metadata.get("urlMetadata"))
     if not pages:
         return []
@@ -58,7 +58,13 @@ def _page(web: dict[str, Any]) -> dict[str, Any]:
 
 
 def citations(metadata: dict[str, Any], text: str, bytes_before: int) -> list[dict[str, Any]]:
-    """The citations of `text`, before which the answer has `before` bytes, in OpenAI's shape."""
+    """Return the citations of `text` in OpenAI's form.
+
+    Args:
+        metadata: The answer's `groundingMetadata`.
+        text: The last text part of the answer.
+        bytes_before: UTF-8 bytes of the answer's text before `text`.
+    """
     sources = [_source(chunk) for chunk in _objects(metadata.get("groundingChunks"))]
     annotations: list[dict[str, Any]] = []
     text_bytes = text.encode("utf-8", "surrogatepass")
@@ -77,13 +83,13 @@ def citations(metadata: dict[str, Any], text: str, bytes_before: int) -> list[di
 
 
 def _source(chunk: dict[str, Any]) -> dict[str, Any]:
-    """Where a chunk is from: a page, or a place on a map; nothing if it has no address."""
+    """Return URL and title of a chunk from a page or a map; empty if it has no URL."""
     source: dict[str, Any] = next((chunk[name] for name in ("web", "maps") if isinstance(chunk.get(name), dict)), {})
     return {"url": source["uri"], "title": source.get("title") or ""} if source.get("uri") else {}
 
 
 def _span(segment: dict[str, Any], text: str, text_bytes: bytes, bytes_before: int) -> tuple[int, int] | None:
-    """Where the segment is, in characters."""
+    """Return the segment's first character and the one after its last; None if it cannot be located."""
     segment_text = segment.get("text")
     if not isinstance(segment_text, str) or not segment_text:
         return None

@@ -1,8 +1,8 @@
-"""Gemini's Interactions API, read: steps instead of parts, with their own starts and ends.
+"""Decode answers of Gemini's Interactions API. It has steps instead of parts, with start and stop events.
 
-A step (`thought`, `model_output`, `function_call`, `google_search_call`, …; earlier `content` blocks of the same types)
-starts with what is known of it, grows by deltas, and stops; a whole body lists the steps as they ended up. A thought
-often holds nothing but a signature. Names are snake_case on this wire.
+A step (`thought`, `model_output`, `function_call`, `google_search_call`, …; in earlier versions a `content` block of
+the same types) starts with its known fields, is extended by deltas, and stops. A whole body lists the finished steps.
+A thought often holds a signature alone. Names are snake_case on this wire.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ Object = dict[str, Any]
 
 
 def is_interaction(data: bytes) -> bool:
-    """Whether an answer that begins with this frame is an interaction."""
+    """Whether an answer with this first frame is an interaction."""
     return b'"event_type"' in data or (b'"object"' in data and b'"interaction"' in data)
 
 
 class InteractionsReader:
-    """Reads frames of an interaction for `reader`, whose emitter and state it shares."""
+    """Reader of the frames of an interaction. It shares the emitter and the state of `reader`."""
 
     def __init__(self, reader: WireReader, form: Form) -> None:
         self._reader = reader
         self._emit = reader.emit
         self._form = form
         self._pending_steps: dict[Any, Object] = {}
-        """The steps under way that are told when they stop, by index."""
+        """Open steps by index that are emitted when they stop."""
         self._streamed_calls: set[Any] = set()
-        """Calls whose arguments come as text."""
+        """Indexes of calls whose arguments are streamed as text."""
         self._has_tool_calls = False
         self._usage: Object = {}
 
@@ -88,7 +88,7 @@ class InteractionsReader:
     def _read_interaction(self, interaction: Object, *, is_over: bool) -> None:
         self._emit.start(_text(interaction.get("id")) or None, _text(interaction.get("model")) or None)
         if isinstance(interaction.get("usage"), dict):
-            # Told in the beginning, at the end, or some here and some there.
+            # Usage comes at the beginning, at the end, or partly at each.
             self._usage |= {name: value for name, value in interaction["usage"].items() if value is not None}
             self._emit.usage = read_usage(self._usage)
         if not is_over:
@@ -121,7 +121,7 @@ class InteractionsReader:
             }
 
     def _add_content(self, index: int, kind: str, piece: Object) -> None:
-        """More of a thought or of the answer, whole or in a delta."""
+        """Add content of a thought or of the answer, from a step or a delta."""
         if kind == "thought" or kind.startswith("thought_"):
             summary = piece.get("summary") if kind == "thought" else piece.get("content")
             for entry in summary if isinstance(summary, list) else [summary]:
@@ -164,7 +164,7 @@ class InteractionsReader:
         self._emit.close(index)
 
     def _emit_step(self, index: int, step: Object) -> None:
-        """A step that is told in one piece."""
+        """Emit a step that is not streamed."""
         kind, provider = _text(step.get("type")), self._emit.origin.provider
         details, signature = _details(step), _text(step.get("signature")) or None
         if kind == "function_call":
@@ -202,7 +202,7 @@ class InteractionsReader:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Steps that did not stop are told as far as they came, but for calls: half a call is none."""
+        """Emit the content so far of steps that did not stop. Incomplete function calls are left out."""
         for index, step in list(self._pending_steps.items()):
             if _text(step.get("type")) != "function_call":
                 self._emit_step(index, step)
@@ -217,7 +217,7 @@ class InteractionsReader:
 
 
 def read_usage(raw: Object) -> Usage:
-    """Thoughts are counted beside the output here, too."""
+    """Read token counts. This wire, too, does not include reasoning tokens in the output count."""
     known = {name: value for name, value in raw.items() if isinstance(value, int) and not isinstance(value, bool)}
     prompt, tool_prompt = known.get("total_input_tokens"), known.get("total_tool_use_tokens")
     answer, thoughts = known.get("total_output_tokens"), known.get("total_thought_tokens")

@@ -1,8 +1,8 @@
-"""How much a Gemini is to think, and whether it shows it.
+"""Thinking fields of Gemini: how much to think, and whether to show it.
 
-Gemini 2.5 is told a number of tokens, Gemini 3 a level; never both, which is refused. Thought is shown only on
-request (`includeThoughts`), and asking for thought is asking to see it. Where a model cannot be told not to think, it
-is told to think as little as it can (the first of the row's `efforts`): its default would be much.
+Gemini 2.5 takes a number of tokens, Gemini 3 a level; a request with both is rejected. Reasoning is shown only on
+request (`includeThoughts`); a request to think is also a request to show it. If thinking cannot be disabled, the
+lowest level is sent (the first of the row's `efforts`), because the default is high.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..setting_fields import SettingFields
 from .chunk import to_camel_case
 
 AUTOMATIC_BUDGET = -1
-"""The budget that leaves the amount to the model."""
+"""The budget with which the model chooses the amount itself."""
 
 
 _CONFIG = "generationConfig.thinkingConfig"
@@ -22,7 +22,7 @@ _INCLUDE_THOUGHTS = f"{_CONFIG}.includeThoughts"
 
 
 def write_thinking(fields: SettingFields, row: Profile) -> None:
-    """Google's own setting wins, and is taken as it is."""
+    """Write the thinking fields. Google's own setting takes precedence, and is sent unchanged."""
     settings = fields.settings
     native_config = settings.get("google_thinking_config")
     if row.thinking != "none" and not settings.keys().isdisjoint(_THINKING_SETTINGS):

@@ -1,8 +1,7 @@
-"""What is read of a chunk, or of a whole response: a whole response is one large chunk.
+"""Types of a chunk of the stream, or of a whole response, which is read as one large chunk; and the reader of calls.
 
-The chunks *inside* a content list stay plain values: their types are many, and unknown ones ride through whole.
-
-Function calls, mostly whole, sometimes in fragments: what belongs to which call.
+The chunks *inside* a content list stay plain values: there are many types, and unknown ones are passed on whole.
+Function calls come mostly whole, and sometimes in fragments, which the reader assigns to calls.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from ..tool_schema import arguments_text
 class Function(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: Any = None
-    """JSON text, or the object itself."""
+    """JSON text, or an object."""
 
 
 class ToolCall(msgspec.Struct, gc=False):
     index: int | None = None
     id: str | None = None
-    """`"null"` where there is none: the default of Mistral's own clients."""
+    """The string `"null"` means no id: it is the default of Mistral's own clients."""
     function: Function | None = None
 
 
@@ -47,7 +46,7 @@ class Choice(msgspec.Struct, gc=False):
     delta: Delta | None = None
     message: Delta | None = None
     messages: list[Delta] | None = None
-    """In place of `message`, where the provider ran tools of its own in between."""
+    """Sent in place of `message` if the provider ran tools of its own."""
     finish_reason: str | None = None
     logprobs: Logprobs | None = None
 
@@ -57,7 +56,7 @@ class Chunk(msgspec.Struct, gc=False):
     model: str | None = None
     choices: list[Choice] | None = None
     usage: dict[str, Any] | None = None
-    # Errors: in an object, or standing alone (`object` is then "error").
+    # Errors: in an object, or at the top level (`object` is then "error").
     error: Any = None
     message: Any = None
     detail: Any = None
@@ -74,11 +73,11 @@ class _Call:
         self.id = id
         self.has_name = False
         self.pieces: list[str] = []
-        """The arguments so far."""
+        """Pieces of the arguments so far."""
 
 
 class ToolCallReader:
-    """Reads fragments into an emitter. Calls are told apart by index and id; either may be missing."""
+    """Emits calls from fragments. Index and id identify a call; either may be missing."""
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit
@@ -102,14 +101,14 @@ class ToolCallReader:
         if call.has_name:
             self._emit.tool_call(call.key, text)
         elif name is not None:
-            # Nothing can open before the function has a name: what came earlier is told now.
+            # A call opens when its name is known. Arguments that came earlier are emitted now.
             call.has_name = True
             arguments = args if isinstance(args, dict) and not call.pieces else "".join(call.pieces) + text
             self._emit.tool_call(call.key, arguments, name=name, call_id=call.id)
         call.pieces.append(text)
 
     def flush(self) -> None:
-        """Open what never got a name."""
+        """Emit calls that have arguments and no name."""
         for call in self._calls:
             if not call.has_name and any(call.pieces):
                 call.has_name = True
@@ -126,7 +125,7 @@ class ToolCallReader:
 
 
 def _begins_another(call: _Call, id: str | None, name: str | None) -> bool:
-    """Only what has a name begins a call: if it has another id, or the call is whole already."""
+    """Whether a fragment begins another call: it has a name, and either another id or the call is complete."""
     if name is None or not call.has_name:
         return False
     if id is not None and call.id is not None:

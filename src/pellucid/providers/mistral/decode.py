@@ -1,11 +1,11 @@
-"""Bytes of a Mistral answer to events.
+"""Decode a Mistral answer into model events.
 
-Content changes its type from chunk to chunk: a text, a list of typed chunks, a list with thought and text together.
-Blocks have no index and no end, so neighbours of one kind are one block; thought that comes back after text is a new
-block in its true place. A block of thought also ends where it says so itself (`closed`), and behind its signature.
+The type of content changes from chunk to chunk: a text, a list of typed chunks, a list with reasoning and text. Blocks
+have no index and no end event, so consecutive content of one kind is one block; reasoning after text is a new block.
+A block of reasoning also ends with the field `closed`, and after its signature.
 
-References stand inside text and thought. They do not break it: what was inserted where is kept with the part
-(`provider_details["inserted"]`), for a verbatim replay.
+References occur inside text and reasoning, and do not end the block. The references and their positions are stored
+with the part (`provider_details["inserted"]`), so that it can be returned verbatim.
 """
 
 from __future__ import annotations
@@ -33,16 +33,24 @@ FINISH_REASONS: dict[str, FinishReason] = {
 }
 
 _REFERENCE_TYPES = ("reference", "tool_reference")
-"""Chunks that stand inside text."""
+"""Types of chunks that occur inside text."""
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
+    """Return the decoder for one answer.
+
+    The first byte shows whether the answer is a stream or a whole body, because the header is sometimes wrong.
+
+    Args:
+        row: The profile of the model's server.
+        origin: Provider, wire and model, which are recorded in the response.
+        content_type: The answer's Content-Type. It is not used.
+    """
     return StreamDecoder(MistralReader(row, origin), EventFrames())
 
 
 class _Block:
-    """The block under way, as far as telling it from the next one needs."""
+    """State of the open block that is needed to know where the next one begins."""
 
     __slots__ = ("inserted", "is_over", "is_thinking", "key", "length", "signature")
 
@@ -50,7 +58,7 @@ class _Block:
         self.key = key
         self.is_thinking = is_thinking
         self.length = 0
-        """How much text there is: where something is inserted."""
+        """Characters of text so far: the position of an insertion."""
         self.inserted: list[dict[str, Any]] = []
         self.signature: str | None = None
         self.is_over = False
@@ -59,7 +67,7 @@ class _Block:
         self.length += len(text)
 
     def insert(self, chunk: dict[str, Any]) -> dict[str, Any]:
-        """The details of the part, with `chunk` among them."""
+        """Insert `chunk` at the current position, and return the part's new details."""
         self.inserted = [*self.inserted, {"at": self.length, "chunk": chunk}]
         return {"inserted": self.inserted}
 
@@ -74,7 +82,7 @@ class MistralReader(WireReader):
         self._calls = ToolCallReader(self.emit)
         self._open_block: _Block | None = None
         self._last_text_block: _Block | None = None
-        """The latest block of text."""
+        """The last block of text."""
         self._thinking_count = 0
 
     # --- frames ----------------------------------------------------------------------------------------------
@@ -88,13 +96,13 @@ class MistralReader(WireReader):
                 self.reject(data)
             return
         choices, emit = chunk.choices, self.emit
-        # The same two strings come with every chunk; only news is passed on.
+        # Every chunk repeats these two values; they are recorded once.
         if (emit.provider_response_id is None and chunk.id) or (emit.model_name is None and chunk.model):
             emit.start(chunk.id, chunk.model)
         if choices is not None:
             self.is_recognized = True
             for choice in choices:
-                # Only one answer was asked for; a second choice would be another answer.
+                # The request is for one answer; a second choice would be another answer.
                 if choice.index == 0:
                     self._read_choice(choice)
         if chunk.usage:
@@ -105,7 +113,7 @@ class MistralReader(WireReader):
                 self.fail(fault)
 
     def _add_thinking(self, block: _Block, text: str) -> None:
-        """More of a thought."""
+        """Add text of reasoning."""
         block.count_text(text)
         self.emit.thinking(block.key, text)
         self.skip_rule = SkipRule(on_skip=block.count_text)
@@ -133,7 +141,7 @@ class MistralReader(WireReader):
     def _read_message(self, delta: Delta, logprobs: list[dict[str, Any]] | None, *, is_whole: bool) -> None:
         content = delta.content
         if delta.role == "tool":
-            # What a tool of the provider's own returned is no part of the answer.
+            # The result of a provider's own tool is not text of the answer.
             native = {"role": "tool", "tool_call_id": delta.tool_call_id, "content": content}
             self._emit_opaque("tool", {"message": native})
             return
@@ -192,7 +200,7 @@ class MistralReader(WireReader):
         begins_block = (
             block is None or not block.is_thinking or block.is_over or _follows_signature(block, pieces, signature)
         )
-        # In a whole answer every chunk is a block; in a stream most are pieces of one.
+        # In a whole answer each chunk is a block; in a stream most are pieces of one.
         if block is None or begins_block or is_whole:
             if not (pieces or signature):
                 return
@@ -237,13 +245,13 @@ class MistralReader(WireReader):
             self._thinking_count += 1
             self._open_block = _Block(("thinking", self._thinking_count), is_thinking=True)
         else:
-            # What seemed to come between may have said nothing: then this is more of the same text.
+            # If the reasoning between had no content, the text part is still open, and is continued.
             previous = self._last_text_block if self.emit.is_open(TEXT) else None
             self._open_block = self._last_text_block = previous or _Block(TEXT, is_thinking=False)
         return self._open_block
 
     def _leave_block(self) -> None:
-        """Something else follows the block under way."""
+        """Leave the open block, because other content follows."""
         self.skip_rule = None
         if self._open_block is not None and not self._open_block.is_thinking:
             self._tagged_text.pause()
@@ -251,7 +259,7 @@ class MistralReader(WireReader):
 
 
 def _text_of(piece: Any) -> str | None:
-    """The text of a piece of thought; None for what is no text, but a chunk of another type."""
+    """Return the text of a piece of reasoning; None for a chunk of another type."""
     if isinstance(piece, dict):
         text = piece.get("text")
         return text if piece.get("type", "text") == "text" and isinstance(text, str) else None
@@ -259,7 +267,7 @@ def _text_of(piece: Any) -> str | None:
 
 
 def _follows_signature(block: _Block, pieces: list[Any], signature: str | None) -> bool:
-    """Whether `block` has had its signature, and what comes now is not of the same."""
+    """Whether `block` already has its signature, and these pieces belong to the next block."""
     return block.signature is not None and block.length > 0 and bool(pieces) and signature != block.signature
 
 
@@ -275,7 +283,7 @@ def _error_in(chunk: Chunk, data: bytes, name: str) -> ErrorInfo | None:
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """Token counts. Mistral mostly does not count reasoning apart; then it is not known here."""
+    """Read token counts. Most answers have no count of reasoning tokens; then it is None."""
     prompt_details, completion_details = (
         dict_of(raw, "prompt_tokens_details"),
         dict_of(raw, "completion_tokens_details"),
@@ -291,5 +299,5 @@ def read_usage(raw: dict[str, Any]) -> Usage:
     )
 
 
-# Counts that have a field of their own; the others keep their own names in `details`.
+# Counts that have a field of their own in `Usage`; the others keep their names in `details`.
 _STANDARD_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "num_cached_tokens"})

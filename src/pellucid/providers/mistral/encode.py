@@ -1,7 +1,7 @@
-"""A call as the body of a Mistral chat request.
+"""Encode a call as the body of a Mistral chat request.
 
-Three things that Mistral refuses and others take: an id of a call that is not nine letters and digits, a user who
-speaks right after a tool, and a last message that is the model's own without being called a prefix.
+Mistral rejects three things that other servers accept: a call id that is not nine letters and digits, a user message
+directly after a tool message, and a last message of the assistant that is not marked as a prefix.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _PATHS = {
     "cache_key": "prompt_cache_key",
     "metadata": "metadata",
 }
-"""Settings that are sent as they are."""
+"""Settings that are sent unchanged, and their paths in the body."""
 
 
-# --- how to ask for thought --------------------------------------------------------------------------------------
+# --- thinking ----------------------------------------------------------------------------------------------------
 
 
 def _write_effort(fields: SettingFields, row: Profile) -> None:
@@ -58,7 +58,7 @@ def _write_effort(fields: SettingFields, row: Profile) -> None:
     level = fields.settings.get("thinking")
     if level is None:
         return
-    # Unasked these models do not think, and there is no word for their own amount: true has to name one.
+    # By default these models do not think, and no level means their own amount: True needs a level.
     level = "none" if level is False else "high" if level is True else level
     effort = nearest_effort(level, row.efforts)
     if effort is not None:
@@ -66,7 +66,7 @@ def _write_effort(fields: SettingFields, row: Profile) -> None:
 
 
 def _write_mode(fields: SettingFields, row: Profile) -> None:
-    """The magistral models always think; the mode says whether they are told how to, by Mistral's own prompt."""
+    """Write the prompt mode. Magistral models always think; the mode adds Mistral's own prompt on how to think."""
     fields.set_thinking_paths("prompt_mode")
     if "thinking" in fields.settings:
         fields.put("thinking", "prompt_mode", None if is_thinking_off(fields.settings) else row.thinking_on)
@@ -106,7 +106,7 @@ def _output(output: OutputFormat) -> Body:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 _BRIDGE_MESSAGE = {"role": "assistant", "content": "OK"}
-"""Between what a tool returned and what the user says next; it may not be empty."""
+"""Assistant message between a tool message and a user message. It must not be empty."""
 
 
 def _messages(call: ModelCall, row: Profile, target: Origin) -> list[Body]:
@@ -161,7 +161,7 @@ def _thinking_chunks(part: ThinkingPart) -> list[Body]:
 
 
 def _simplify_content(chunks: list[Body]) -> str | list[Body]:
-    """Nothing but text is a text. Thought stays structured: in a text it would be read as answer."""
+    """Join chunks of text alone into a string. Reasoning stays a chunk: in a string it would be read as the answer."""
     if all(chunk["type"] == "text" for chunk in chunks):
         return "".join(chunk["text"] for chunk in chunks)
     return chunks
@@ -184,7 +184,7 @@ def _details(part: object) -> dict[str, Any]:
 
 
 def _chunks_with_inserted(text: str, details: dict[str, Any]) -> list[Body]:
-    """The text as chunks, with the chunks that stood inside it in their places."""
+    """Return the text as chunks, with the inserted chunks at their positions."""
     chunks: list[Body] = []
     position = 0
     for entry in details.get("inserted", ()):
@@ -201,7 +201,7 @@ _VALID_CALL_ID = re.compile("[a-zA-Z0-9]{9}")
 
 
 def safe_call_id(call_id: str) -> str:
-    """The id, if it is one that Mistral accepts; else one that follows from it, the same for call and result."""
+    """Return the id if Mistral accepts it, else an id that is derived from it, the same for call and result."""
     return (
         call_id
         if _VALID_CALL_ID.fullmatch(call_id)

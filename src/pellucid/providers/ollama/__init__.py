@@ -1,4 +1,4 @@
-"""Ollama's own `/api/chat`: lines of JSON, thought in a field of its own, arguments as objects."""
+"""Ollama's own `/api/chat`: lines of JSON, with reasoning in a field of its own and arguments as objects."""
 
 from .decode import decoder
 from .encode import encode, setting_fields

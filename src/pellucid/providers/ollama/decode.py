@@ -1,11 +1,10 @@
-"""Lines of an Ollama answer to events.
+"""Decode the lines of an Ollama answer into model events.
 
-A line holds the next piece of thought, of text, or whole calls; thought comes first. The line with `done: true` is the
-last: without it the answer broke off. An error is a line of its own, after a status that said that all was well.
+A line holds a piece of reasoning, a piece of text, or whole calls; reasoning comes first. The line with `done: true` is
+the last; without it the answer is truncated. An error is a line of its own, in an answer with a success status. A whole
+response is one line.
 
-Without `think`, older models leave their tags in the content; the row says which.
-
-What is read of a line, or of a whole response, which is one line.
+Without `think`, older models leave their tags in the content; the profile's row says which tags.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from ..tagged_text import TaggedText
 class Function(msgspec.Struct, gc=False):
     name: str | None = None
     arguments: Any = None
-    """The object itself."""
+    """An object, not JSON text."""
 
 
 class ToolCall(msgspec.Struct, gc=False):
     id: str | None = None
-    """Older servers give none."""
+    """Older servers send none."""
     function: Function | None = None
 
 
@@ -45,7 +44,7 @@ class Message(msgspec.Struct, gc=False):
 class Line(msgspec.Struct, gc=False):
     model: str | None = None
     message: Message | None = None
-    # `/api/generate` has the same two texts without a message.
+    # `/api/generate` sends the same two texts without a message.
     response: str | None = None
     thinking: str | None = None
     logprobs: list[dict[str, Any]] | None = None
@@ -54,7 +53,7 @@ class Line(msgspec.Struct, gc=False):
     error: Any = None
     prompt_eval_count: int | None = None
     eval_count: int | None = None
-    # Nanoseconds.
+    # Durations in nanoseconds.
     total_duration: int | None = None
     load_duration: int | None = None
     prompt_eval_duration: int | None = None
@@ -67,7 +66,7 @@ read_line = lenient_struct_decoder(Line)
 FINISH_REASONS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 
 _LOADING_REASONS = ("load", "unload")
-"""Reasons that are about the model in memory, not about an answer, which may still follow."""
+"""Done reasons that report loading or unloading of the model. An answer may still follow."""
 
 _DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 
@@ -75,7 +74,13 @@ _THINKING = "thinking"
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "application/x-ndjson") -> StreamDecoder:
-    """The decoder for one answer. A whole answer is one line, whatever its header says."""
+    """Return the decoder for one answer. A whole answer is one line.
+
+    Args:
+        row: The profile of the model's server.
+        origin: Provider, wire and model, which are recorded in the response.
+        content_type: The answer's Content-Type. It is not used.
+    """
     return StreamDecoder(OllamaReader(row, origin), LineFrames())
 
 
@@ -151,9 +156,9 @@ class OllamaReader(WireReader):
         reason = line.done_reason
         self.done = reason not in _LOADING_REASONS
         known = FINISH_REASONS.get(reason or "stop")
-        # To stop in order to call is "stop", too.
+        # A turn that ends with calls has the reason "stop", too.
         self.emit.finish("tool_call" if self._call_count and known == "stop" else known, reason)
-        # A prompt that was in the cache is not counted: then it is not known.
+        # The count of a cached prompt is omitted, and so unknown.
         self.emit.usage = Usage(input_tokens=line.prompt_eval_count, output_tokens=line.eval_count)
         durations = {name: getattr(line, name) for name in _DURATIONS if getattr(line, name) is not None}
         self.emit.provider_details |= durations
@@ -163,7 +168,7 @@ _IMAGE_BASE64_PREFIXES = {"iVBOR": "image/png", "/9j/": "image/jpeg", "R0lG": "i
 
 
 def _media_type(data: str) -> str:
-    """What an image is, by the first bytes of it, in base64."""
+    """Return the media type of an image, from the first characters of its base64 data."""
     return next(
         (kind for start, kind in _IMAGE_BASE64_PREFIXES.items() if data.startswith(start)), "application/octet-stream"
     )

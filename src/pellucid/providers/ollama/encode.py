@@ -1,6 +1,6 @@
-"""A call as the body of an Ollama chat request.
+"""Encode a call as the body of an Ollama chat request.
 
-How to sample stands in `options`; `stream` is always said, because Ollama streams unless it is told not to.
+Sampling settings are in `options`. `stream` is always sent, because Ollama streams by default.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _PATHS = {
     "logprobs": "logprobs",
     "top_logprobs": "top_logprobs",
 }
-"""Settings that are sent as they are."""
+"""Settings that are sent unchanged, and their paths in the body."""
 
 
 def _write_thinking(fields: SettingFields, row: Profile) -> None:
-    """`think` is a yes or no; only models that know levels may be asked for one."""
+    """Write `think`: a boolean, or a level for models that have levels."""
     if row.thinking == "none" or "thinking" not in fields.settings:
         return
     fields.set_thinking_paths("think")
@@ -48,10 +48,10 @@ def _write_thinking(fields: SettingFields, row: Profile) -> None:
 
 
 def _tools(call: ModelCall) -> Body:
-    """There is no tool_choice: whether to call is said by which tools are offered."""
+    """Return the tools. The wire has no tool choice: the model may call the tools that are offered."""
     if call.tools and call.tool_choice.mode == "required":
         raise RequestError(
-            "Ollama's own endpoint cannot be told that a tool must be called; let tool_choice be auto",
+            "Ollama's own endpoint cannot require a tool call; set tool_choice to auto",
             kind="unsupported",
             code="unsupported_tool_choice",
             param="tool_choice",
@@ -75,7 +75,7 @@ def _tool_result(call_id: str, name: str, content: str) -> Body:
 
 
 def _user(part: UserPromptPart) -> Body:
-    """One text, and the images beside it."""
+    """Encode a user message as one text and a list of images."""
     if isinstance(part.content, str):
         return {"role": "user", "content": part.content}
     texts = [content.text for content in part.content if isinstance(content, Text)]
@@ -84,7 +84,7 @@ def _user(part: UserPromptPart) -> Body:
 
 
 def _image(content: object) -> str:
-    """The base64 of an image: that is all an image can be here."""
+    """Return the base64 data of an image, the only form that this wire has."""
     if isinstance(content, Image):
         if content.data:
             return content.data

@@ -1,7 +1,7 @@
-"""OpenAI's Chat Completions, and the many dialects of it.
+"""Wire of OpenAI's Chat Completions and its many dialects.
 
-Reasoning may stand in a field beside the content (three names), in structured details, in tags inside the content,
-or in several of these at once; requests and history differ as much. What differs is in the profile's row.
+Reasoning may be in a field next to the content (three names), in structured details, in tags inside the content, or in
+several of these at once. Requests and history differ as much. The profile's row has the differences.
 """
 
 from .decode import decoder

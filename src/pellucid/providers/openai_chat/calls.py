@@ -1,7 +1,7 @@
-"""Function calls, as they come in fragments; and the calls that the provider runs itself.
+"""Reader of function calls, which arrive in fragments, and of calls that the provider runs itself.
 
-A call is known by its index and its id. Servers leave out either, number every call 0, make up an id for every
-fragment, or send the name late: what belongs together is decided here.
+A call is identified by its index and its id. Servers leave out either, number every call 0, invent an id for every
+fragment, or send the name late. This module decides which fragments belong to one call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .chunk import ToolCall
 
 
 class _Call:
-    """A function call as it comes."""
+    """A function call as received so far."""
 
     __slots__ = ("has_name", "id", "key", "pieces")
 
@@ -28,24 +28,24 @@ class _Call:
 
 
 class ToolCallReader:
-    """Reads fragments into an emitter."""
+    """Writes fragments of calls to an emitter."""
 
     def __init__(self, emit: Emitter) -> None:
         self._emit = emit
         self._calls_by_index: dict[int, list[_Call]] = {}
-        """Under each index its calls: servers that number every call 0 tell them apart by their ids."""
+        """The calls of each index. Servers that number every call 0 distinguish them by id."""
         self._calls_by_id: dict[tuple[int | None, str], _Call] = {}
-        """The same by index and id, and by id alone (under None) where a server leaves the index out."""
+        """The calls by index and id, and by None and id for fragments without an index."""
         self._last_call: _Call | None = None
         self._emitted_executions: set[Key] = set()
 
     @property
     def has_calls(self) -> bool:
-        """Whether the model called a function."""
+        """Whether the model has called a function."""
         return bool(self._calls_by_index)
 
     def flush(self) -> None:
-        """Open what never got a name."""
+        """Write the calls that never got a name."""
         for calls in self._calls_by_index.values():
             for call in calls:
                 if not call.has_name:
@@ -53,6 +53,7 @@ class ToolCallReader:
                     self._emit.tool_call(call.key, "".join(call.pieces), name="", call_id=call.id)
 
     def read(self, fragment: ToolCall) -> None:
+        """Read one fragment of a call."""
         function = fragment.function
         name = (function.name or None) if function is not None else None
         args = function.arguments if function is not None else None
@@ -69,7 +70,7 @@ class ToolCallReader:
             if args or signature:
                 self._emit.tool_call(call.key, args, signature=signature)
         elif name is not None:
-            # Nothing can open before the function has a name: what came earlier is told now.
+            # A call cannot open before it has a name: the earlier arguments are written now.
             call.has_name = True
             if call.pieces:
                 args = "".join(call.pieces) + arguments_text(args)
@@ -79,7 +80,7 @@ class ToolCallReader:
             call.pieces.append(arguments_text(args))
 
     def _call_of(self, fragment: ToolCall, name: str | None) -> _Call:
-        """Which call this is about, or a new one."""
+        """Return the fragment's call, or a new one."""
         id, index = fragment.id or None, fragment.index
         if id is not None and (call := self._calls_by_id.get((index, id))) is not None:
             self._last_call = call
@@ -103,7 +104,7 @@ class ToolCallReader:
             self._calls_by_id.setdefault((None, call.id), call)
 
     def read_executed(self, tools: list[dict[str, Any]]) -> None:
-        """Groq's compound models run tools themselves, and report each twice: asked, then answered."""
+        """Read tools that Groq's compound models ran. Each is reported twice: with its arguments, then its result."""
         provider = self._emit.origin.provider
         for tool in tools:
             index, kind = str(tool.get("index")), str(tool.get("type") or "tool")
@@ -138,10 +139,10 @@ class ToolCallReader:
 
 
 def _begins_new_call(call: _Call, id: str | None, name: str | None) -> bool:
-    """Whether a fragment under the index of `call`, but not under its id, is another call's.
+    """Whether a fragment with the index of `call`, but not its id, begins another call.
 
-    Some servers repeat the name with every fragment, some make up an id for every fragment, some number every
-    call 0: only what has a name can begin a call, and it does if it has another id, or the call is whole already.
+    Some servers repeat the name in every fragment, some invent an id for every fragment, some number every call 0. Only
+    a fragment with a name can begin a call. It does if it has another id, or if `call` is complete already.
     """
     if name is None or not call.has_name:
         return False

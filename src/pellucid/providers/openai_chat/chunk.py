@@ -1,9 +1,7 @@
-"""What is read of a chunk, or of a whole response: a whole response is one large chunk.
+"""Structs of a chunk, or of a whole response, which is one large chunk; and token counts.
 
-Only the fields that mean something here are decoded; msgspec skips the rest without building it. Fields that
-servers fill with several types are typed loosely.
-
-Token counts, from the many places where this wire's dialects put them.
+Only the fields that this wire uses are decoded; msgspec skips the others. Fields to which servers give several types
+are typed loosely. Dialects of this wire put token counts in many places.
 """
 
 from __future__ import annotations
@@ -72,11 +70,19 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 read_chunk = lenient_struct_decoder(Chunk)
-"""The chunk, or None when the bytes are not a JSON object at all."""
+"""Decode a chunk; None if the bytes are not a JSON object."""
 
 
 def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
-    """Token counts. `details` keeps what else the provider counted, under its own names."""
+    """Read token counts.
+
+    Args:
+        raw: The `usage` object.
+        reasoning_counted: Whether the completion count includes reasoning; `by_total`: whichever matches the total.
+
+    Returns:
+        The counts. `details` has the provider's other counts, by the provider's names.
+    """
     prompt, completion, total = (int_of(raw, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens"))
     of_prompt, of_completion = dict_of(raw, "prompt_tokens_details"), dict_of(raw, "completion_tokens_details")
     reasoning_count = _first_known(int_of(of_completion, "reasoning_tokens"), int_of(raw, "reasoning_tokens"))
@@ -106,7 +112,7 @@ def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outsid
     )
 
 
-# Counts that have a field of their own; the others keep their own names in `details`.
+# Counts that have a field in `Usage`; other counts keep their names in `details`.
 _STANDARD_COUNTS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"})
 
 

@@ -1,14 +1,14 @@
-"""The content: an answer, or an answer with the reasoning in it, between markers.
+"""Readers of the content, which may hold reasoning between markers, and filters for repeated reasoning.
 
-Split at a family's tags, or read as harmony messages, as the row says. What a reader holds back, because it could
-become a marker, it lets go when something else follows (`pause`): order is data.
+The content is split at a family's tags, or read as harmony messages, as the row says. Text that a reader holds back,
+because it may become a marker, is released when something else follows (`pause`), because the order matters.
 
-Strategies for servers whose reasoning fragments are not simply the next piece of text.
+`FragmentMerger` serves servers whose reasoning fragments are not simply the next piece of text:
 
-`cumulative`: every fragment is everything so far (DashScope's old default, MiniMax's documentation).
-`detect`: decided by the second fragment: if it starts with all of the first and is longer, cumulative.
-`drop` repeats: a fragment equal to the one before it is a second copy (xAI). A real repeated token is lost with
-it, which is why only the rows that need it have it.
+* `cumulative`: every fragment is the whole text so far (DashScope's old default, MiniMax's documentation).
+* `detect`: the second fragment decides. If it starts with all of the first and is longer, fragments are cumulative.
+* repeats `drop`: a fragment equal to the one before it is a second copy (xAI). A token that is really repeated is lost
+  with it, so only the rows that need this have it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..tagged_text import HARMONY, TEXT, TaggedText
 
 
 class FragmentMerger:
-    """`next(fragment)` gives what is new in it."""
+    """Extracts the new text of each reasoning fragment: `new_text(fragment)`."""
 
     __slots__ = ("_last", "_mode", "_repeats", "_seen")
 
@@ -40,6 +40,7 @@ class FragmentMerger:
         self._last: str | None = None
 
     def new_text(self, fragment: str) -> str:
+        """Return the text of a fragment that earlier ones did not have."""
         if self._repeats == "drop":
             if fragment == self._last:
                 return ""
@@ -57,27 +58,27 @@ class FragmentMerger:
 
 
 class DuplicateReasoningFilter:
-    """Reasoning that the server tells twice, so that the second telling of it is not told again.
+    """Filter for reasoning that a server sends twice, so that the second copy is not emitted again.
 
-    llama.cpp's `deepseek-legacy` sends reasoning in a field and, in tags, in the content; others send a field and
-    details. The first telling is what stands in the block `key` and was not repeated yet: nothing is kept here but how
-    far the second one has come. White space around either is no difference.
+    llama.cpp's `deepseek-legacy` sends reasoning in a field and, in tags, in the content. Other servers send a field
+    and details. The first copy is the text of the block `key`. The filter stores only how much of it the second copy
+    has repeated. White space around either copy makes no difference.
     """
 
     __slots__ = ("_block", "_emit", "_has_started", "_key", "_repeated_chars", "has_first")
 
     def __init__(self, emit: Emitter, key: Key) -> None:
         self.has_first = False
-        """Whether there is a first telling at all: what tells it says so."""
+        """Whether there is a first copy; set by the code that emits it."""
         self._emit = emit
         self._key = key
         self._block: TextBuffer | None = None
         self._repeated_chars = 0
-        """How much of the block the second telling has repeated, or has told itself."""
+        """Characters of the block that the second copy has repeated or has written itself."""
         self._has_started = False
 
     def remaining(self) -> str:
-        """What the second telling has not repeated yet."""
+        """Return the text that the second copy has not repeated yet."""
         if not self.has_first:
             return ""
         block = self._emit.text_of(self._key)
@@ -86,7 +87,7 @@ class DuplicateReasoningFilter:
         return "" if block is None else block.text_from(self._repeated_chars)
 
     def feed(self, text: str) -> None:
-        """The second telling goes on with `text`: told is the end of it from where it first differs."""
+        """Read more of the second copy. Only text after the first difference is emitted."""
         if not self.has_first:
             self._emit.thinking(self._key, text)
             return
@@ -104,34 +105,36 @@ class DuplicateReasoningFilter:
 
 
 REASONING = "reasoning"
-"""The key of the reasoning that has no index on this wire."""
+"""The key of the reasoning block, which has no index on this wire."""
 
 _FUNCTION_PREFIX = "functions."
-"""What a harmony recipient begins with when it is one of the caller's functions."""
+"""The prefix of a harmony recipient that is one of the caller's functions."""
 
 
 class ContentReader(Protocol):
+    """Reads the content and writes it to an emitter: `feed` text, then `end` once."""
+
     @property
     def skip_rule(self) -> SkipRule | None:
-        """See `Reader`: of the text that was fed last."""
+        """The rule for the text that was fed last; see `WireReader`."""
         ...
 
     def feed(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None: ...
 
     def pause(self) -> None:
-        """Something else follows."""
+        """Release the held text, because something else follows."""
         ...
 
     def end(self) -> None: ...
 
 
 def make_content_reader(row: Profile, emit: Emitter, duplicates: DuplicateReasoningFilter) -> ContentReader:
-    """The reader that the row asks for. `told` is reasoning that a sibling field has told already."""
+    """Make the reader that the row specifies. `duplicates` filters reasoning that a sibling field has sent already."""
     return _HarmonyReader(emit) if row.tags == HARMONY else TaggedText(emit, row, duplicates.feed, REASONING)
 
 
 class _HarmonyReader:
-    """gpt-oss's own format, which a server without its parser passes on as it is: messages, channels, recipients."""
+    """Reader of gpt-oss's format (messages, channels, recipients), which a server without its parser passes through."""
 
     skip_rule = None
 
@@ -140,7 +143,7 @@ class _HarmonyReader:
         self._logprobs: list[dict[str, Any]] | None = None
         self._parser = tags.Harmony()
         self._message_count = 0
-        """Each message is a block of its own: a preamble is not the answer's beginning."""
+        """Each message is a block of its own: a preamble is not the beginning of the answer."""
         self._tool = ""
         self._args = TextBuffer()
         self._ended = False
@@ -184,7 +187,7 @@ class _HarmonyReader:
 
     def _end_call(self) -> None:
         if not self._tool.startswith(_FUNCTION_PREFIX):
-            # A tool of the model's own (python, browser): whoever runs the model runs it.
+            # A builtin tool of the model (python, browser): the model's server runs it.
             provider = self._emit.origin.provider
             self._emit.whole_part(BuiltinToolCallPart(self._tool, self._args.take() or None, provider_name=provider))
         self._message_count += 1

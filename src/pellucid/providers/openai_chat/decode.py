@@ -1,7 +1,7 @@
-"""Bytes of a Chat Completions answer to events: a stream chunk by chunk, or a whole body.
+"""Decoder of Chat Completions responses: a stream chunk by chunk, or a whole body.
 
-Within a chunk, reasoning comes first, then the provider's own tools, text, refusal, calls. Nothing on this wire says
-that a block is over: the next one does, or the end.
+Within a chunk, reasoning comes first, then the provider's own tools, text, refusal, calls. The wire does not mark the
+end of a block: a block ends with the next one, or with the response.
 """
 
 from __future__ import annotations
@@ -43,11 +43,20 @@ REFUSAL = "refusal"
 def decoder(
     row: Profile, origin: Origin, content_type: str = "text/event-stream", limit: int = DEFAULT_MAX_BYTES
 ) -> StreamDecoder:
-    """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
+    """Make the decoder of one response.
+
+    Args:
+        row: The profile.
+        origin: The origin of the turn.
+        content_type: Ignored: the first byte shows the format, and the header is sometimes wrong.
+        limit: Limit of one event, or of a whole body, in bytes.
+    """
     return StreamDecoder(ChatCompletionsReader(row, origin), EventFrames(limit))
 
 
 class ChatCompletionsReader(WireReader):
+    """The state of one response."""
+
     wire = "Chat Completions"
     code = "not_chat_completions"
     varying_values = (varying_value(b"obfuscation", WORD),)
@@ -60,14 +69,14 @@ class ChatCompletionsReader(WireReader):
         self._merger = None if plain else FragmentMerger(row.merge, row.repeats)
         self._details = DetailsReader(self.emit, row)
         self._duplicates = DuplicateReasoningFilter(self.emit, REASONING)
-        """Reasoning that came in a sibling field, in case details or tags tell it again."""
+        """Filters reasoning that a sibling field has sent, in case details or tags repeat it."""
         self._content: ContentReader = make_content_reader(row, self.emit, self._duplicates)
         self._is_paused = True
-        """Whether nothing of the content is held back."""
+        """Whether no content is held back."""
         self._calls = ToolCallReader(self.emit)
         self._has_streamed = False
         self._choice_index: int | None = None
-        """Which choice is read: the first that comes, which nearly everybody numbers 0."""
+        """The index of the choice that is read: the first one received, which nearly all servers number 0."""
 
     # --- frames ----------------------------------------------------------------------------------------------
 
@@ -83,12 +92,12 @@ class ChatCompletionsReader(WireReader):
         self.is_recognized = self.is_recognized or choices is not None or chunk.usage is not None
         if chunk.id or chunk.model:
             emit = self.emit
-            # The same two strings come with every chunk; only news is passed on.
+            # Every chunk repeats these two strings; only new values are passed on.
             if emit.provider_response_id is None or emit.model_name is None:
                 emit.start(chunk.id or None, chunk.model or None)
         if choices:
             for choice in choices:
-                # Only one answer was asked for; a second choice would be another answer.
+                # Only one choice was requested; a second choice would be another answer.
                 if self._choice_index is None:
                     self._choice_index = choice.index
                 if choice.index == self._choice_index:
@@ -99,7 +108,7 @@ class ChatCompletionsReader(WireReader):
             self._read_side_fields(chunk, data, is_error)
 
     def _read_side_fields(self, chunk: Chunk, data: bytes, is_error: bool) -> None:
-        """What stands beside the choices, or in their place: errors in their several forms, Groq's second usage."""
+        """Read the other fields of a chunk: the several forms of errors, and Groq's second usage."""
         groq = chunk.x_groq or {}
         if not chunk.usage and isinstance(groq.get("usage"), dict):
             self.emit.usage = read_usage(groq["usage"], self._row.reasoning_tokens)
@@ -111,13 +120,13 @@ class ChatCompletionsReader(WireReader):
             self.fail(error_from_value(decode_lenient_json(data)))
 
     def flush(self) -> None:
-        """Let go of what was held back because it could have become a marker or a name."""
+        """Write what was held back because it could have become a marker, or had no name."""
         self._content.end()
         self._calls.flush()
 
     def end_normally(self) -> None:
         if self.emit.native_finish_reason is None:
-            # Some servers end without a reason (Snowflake). What they did says it.
+            # Some servers send no finish reason (Snowflake). The content shows it.
             self.emit.finish("tool_call" if self._calls.has_calls else "stop")
 
     # --- one choice ------------------------------------------------------------------------------------------
@@ -126,7 +135,7 @@ class ChatCompletionsReader(WireReader):
         delta = choice.delta
         is_whole = delta is None
         if is_whole:
-            # A body; or, at the end of a stream, all of the answer once more (MiniMax, Perplexity).
+            # A body; or, at the end of a stream, the whole answer again (MiniMax, Perplexity).
             delta = None if self._has_streamed else choice.message
             self.finished = True
         else:
@@ -167,7 +176,7 @@ class ChatCompletionsReader(WireReader):
         if details:
             self._pause_content()
             if self._details.read(details, self._duplicates.remaining(), is_whole=is_whole):
-                # The sibling field repeats what the details say.
+                # The sibling field only repeats the details.
                 return
         for field in self._fields:
             text = getattr(delta, field, None)
@@ -191,18 +200,18 @@ class ChatCompletionsReader(WireReader):
     def _feed_content(self, text: str, logprobs: list[dict[str, Any]] | None = None) -> None:
         self._is_paused = False
         self._content.feed(text, logprobs)
-        # What is told a second time is not emitted as it comes.
+        # A second copy of reasoning is not emitted as it arrives.
         repeats = self._duplicates.has_first and self.emit.is_open(REASONING)
         self.skip_rule = None if repeats else self._content.skip_rule
 
     def _pause_content(self) -> None:
-        """Something else than content follows."""
+        """Release held content, because something else follows."""
         self.skip_rule = None
         self._content.pause()
         self._is_paused = True
 
     def _read_content_parts(self, content: list[Any]) -> None:
-        """Content as a list of typed parts, as Mistral and some compatible servers write it."""
+        """Read content that is a list of typed parts, as Mistral and some compatible servers send it."""
         self.skip_rule = None
         for entry in content:
             entry = {"type": "text", "text": entry} if isinstance(entry, str) else entry

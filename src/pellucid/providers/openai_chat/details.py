@@ -1,9 +1,9 @@
 """`reasoning_details`: reasoning as a list of typed entries (OpenRouter, Snowflake, MiniMax, Novita).
 
-In a stream, one entry comes as many fragments with one `index` (or none); text, summary and data add up, and for
-signature, id and format the last value counts. Entries of one index and different types (a summary and its encrypted
-original) are two parts of one item. On the way back (`details_from_parts`) the fragments are whole again: replayed as
-fragments they would break their signatures.
+In a stream, one entry arrives as many fragments with one `index` (or none). Text, summary and data are appended; for
+signature, id and format the last value counts. Entries with one index and different types (a summary and its encrypted
+original) are two parts of one item. `details_from_parts` sends them back as whole entries, because fragments would
+break their signatures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...parts import Form, ModelResponsePart, OpaquePart, ThinkingPart
 from ..profile import Profile
 from .content import FragmentMerger
 
-# Which key of an entry holds its readable text, and what that text is to the thought.
+# For each type of entry, the key of its readable text, and the form of the text.
 _TEXT: dict[str, tuple[str, Form]] = {
     "reasoning.text": ("text", "raw"),
     "reasoning.summary": ("summary", "summary"),
@@ -23,7 +23,7 @@ _TEXT: dict[str, tuple[str, Form]] = {
 
 
 class DetailsReader:
-    """Reads entries into an emitter."""
+    """Writes entries to an emitter."""
 
     def __init__(self, emit: Emitter, row: Profile) -> None:
         self._emit = emit
@@ -36,10 +36,16 @@ class DetailsReader:
         self._unindexed = 0
 
     def read(self, entries: list[dict[str, Any]], sibling_text: str, *, is_whole: bool) -> bool:
-        """Whether any entry has text of its own, which the sibling field would only repeat.
+        """Read entries.
 
-        `already` is text that came in the sibling field before any details did: not to be told twice. In a `whole`
-        body every entry is a block; in a stream most are fragments of one.
+        Args:
+            entries: The entries of one chunk.
+            sibling_text: Text that the sibling field sent before any details. It is not emitted again.
+            is_whole: Whether this is a whole body, in which every entry is a block. In a stream most entries are
+                fragments.
+
+        Returns:
+            Whether any entry has text, which the sibling field would only repeat.
         """
         has_text = False
         for position, entry in enumerate(entries):
@@ -64,7 +70,7 @@ class DetailsReader:
         self._last_is_signed = "signature" in entry and entry["signature"] is not None
         repeated = {}
         if text and text == sibling_text:
-            # Told by the field; kept here for the way back, where the signature must stand beside its text.
+            # The field has sent it. It is stored for the history, in which the signature must come with its text.
             repeated, text = {name: text}, ""
         elif text:
             merger = self._mergers.get(block)
@@ -89,7 +95,7 @@ class DetailsReader:
         form: Form,
         repeated: dict[str, Any],
     ) -> None:
-        """One fragment, with what must be said again when the entry goes back: once a part, and again if it changes."""
+        """Emit one fragment, with the fields that the entry needs in the history: once a part, and if they change."""
         entry_fields = {name: entry[name] for name in ("format", "index", "id") if entry.get(name) is not None}
         block_fields = self._fields_of_block.setdefault(block, {})
         if self._emit.is_open(block):
@@ -101,7 +107,7 @@ class DetailsReader:
                 return
             details = {"type": kind, **block_fields}
             if _text_field(block_fields, "id"):
-                del details["id"]  # it is the part's own
+                del details["id"]  # the part has its own field for it
         self._emit.thinking(
             block,
             text,
@@ -113,9 +119,10 @@ class DetailsReader:
         )
 
     def _key_of(self, entry: dict[str, Any], kind: str, position: int, is_whole: bool) -> tuple[object, object]:
-        """The entry's item and block. Without an index, it goes on with the last one of its type and id.
+        """Return the keys of the entry's item and block.
 
-        It begins a new one if that was signed, which only a whole block is, or stands in the same list.
+        An entry without an index continues the last one of its type and id. It begins a new one if the last one has a
+        signature, which only a complete block has, or is in the same list.
         """
         index = entry.get("index")
         if not isinstance(index, int):
@@ -129,7 +136,7 @@ class DetailsReader:
 
 
 def details_from_parts(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
-    """The entries as their maker wants them back: complete, merged, in order."""
+    """Return the entries for the history as their provider requires them: complete, merged, in order."""
     entries: list[dict[str, Any]] = []
     merged: dict[object, dict[str, Any]] = {}
     for part in parts:
@@ -153,7 +160,7 @@ def details_from_parts(parts: list[ModelResponsePart]) -> list[dict[str, Any]]:
             entry[name] = details.get(name, part.content)
             if part.signature is not None:
                 entry["signature"] = part.signature
-            # A signature that came after its text had already been left belongs to that text.
+            # A signature that came after another entry had begun belongs to the earlier text.
             slot = (entry.get("index"), kind)
             earlier = merged.get(slot)
             if earlier is not None and not entry[name] and "signature" not in earlier:

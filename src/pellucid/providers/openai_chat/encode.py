@@ -1,6 +1,7 @@
-"""A call as the body of a Chat Completions request.
+"""Encoder of Chat Completions requests.
 
-The messages are OpenAI's; how to ask for thought, and how earlier thought goes back, are the row's strategies.
+The messages are OpenAI's. The row's strategies define how a request asks for reasoning, and how earlier reasoning is
+sent back.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ..setting_fields import Body, SettingFields, sampling_suppressors
 from ..tool_schema import offered_tools
 from .details import details_from_parts
 
-# Settings that every server knows, and their names there.
+# Settings that every server knows, and their fields.
 _COMMON = {
     "temperature": "temperature",
     "top_p": "top_p",
@@ -45,7 +46,7 @@ _COMMON = {
     "stop_sequences": "stop",
 }
 
-# Settings that are sent where the row says that they are known.
+# Settings that are sent if the row lists them in `knows`.
 _OPTIONAL = {
     "top_k": "top_k",
     "verbosity": "verbosity",
@@ -55,7 +56,7 @@ _OPTIONAL = {
     "cache_key": "prompt_cache_key",
 }
 
-# OpenAI's own settings. A row of somebody who has others says so.
+# OpenAI's own settings. A row of a provider with other settings lists those.
 _PROVIDER_SETTINGS = {
     "openai_reasoning_effort": "reasoning_effort",
     "openai_logprobs": "logprobs",
@@ -78,7 +79,7 @@ def _settings(row: Profile) -> Body:
 
 
 def _withdraw_sampling(fields: SettingFields, row: Profile) -> None:
-    """How to sample, where a model that thinks is not told."""
+    """Remove the sampling settings if the model does not take them while it thinks."""
     if not accepts_sampling(row, fields.body.get("reasoning_effort")):
         fields.withdraw(SAMPLING, by=sampling_suppressors(fields, row, "reasoning_effort"))
     elif row.sampling == "told_off":
@@ -91,7 +92,7 @@ def _stream(stream: bool, row: Profile) -> Body:
     return {"stream": True} | ({"stream_options": {"include_usage": True}} if row.stream_usage else {})
 
 
-# --- how to ask for thought --------------------------------------------------------------------------------------
+# --- how a request asks for reasoning ----------------------------------------------------------------------------
 
 
 def _put_effort(fields: SettingFields, row: Profile) -> None:
@@ -135,7 +136,7 @@ def _request_reasoning_switch(fields: SettingFields, row: Profile) -> None:
 
 
 def _request_reasoning_object(fields: SettingFields, row: Profile) -> None:
-    """A budget, or a level, or a switch; a summary only beside one of them."""
+    """Write a budget, a level or a switch; a summary only together with one of them."""
     settings, effort = fields.settings, requested_effort(fields.settings, row)
     thinking_field: tuple[str, Any] | None = None
     if effort is not None:
@@ -192,7 +193,10 @@ def _tool(tool: ToolDefinition) -> Body:
 
 
 def _tools(call: ModelCall) -> Body:
-    """The tools, and whether to call one. Only OpenAI knows how to narrow a choice: others are told of fewer tools."""
+    """Write the tools and the tool choice.
+
+    Only OpenAI's own API can limit a choice to some tools. For other servers, fewer tools are sent.
+    """
     tools, choice = call.tools, call.tool_choice
     if not tools:
         return {}
@@ -270,7 +274,7 @@ def _tool_call(part: ToolCallPart) -> Body:
     return tool_call(part) | ({"extra_content": {"google": {"thought_signature": part.signature}}} if is_signed else {})
 
 
-# --- how earlier thought goes back -------------------------------------------------------------------------------
+# --- how earlier reasoning is sent back --------------------------------------------------------------------------
 
 
 def _reasoning_field(text: str | None, row: Profile) -> Body:

@@ -1,7 +1,7 @@
-"""OpenAI's Responses, and the servers that speak it too.
+"""Wire of OpenAI's Responses, and of other servers that implement it.
 
-What a model makes are *items*: a stretch of reasoning (with summaries, raw text and an encrypted blob, in any
-combination), a message, a call. They are read into parts and go back as the items they came in.
+A model's output is a list of *items*: a stretch of reasoning (with summaries, raw text and an encrypted blob, in any
+combination), a message, a call. They are decoded into parts, and sent back as the same items.
 """
 
 from .decode import decoder

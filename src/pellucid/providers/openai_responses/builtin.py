@@ -1,7 +1,7 @@
-"""The provider's own tools: what their items say, as a call and what it returned.
+"""The provider's own tools: their items as a call and its result, with one row for each item type.
 
-One row an item type. The item itself is kept with the call, so that it can go back; pictures are taken out of it,
-because they are parts of their own and large.
+The item itself is stored with the call, so that it can be sent back. Images are removed from it, because they are large
+and are parts of their own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ Item = dict[str, Any]
 
 
 class BuiltinTool(NamedTuple):
+    """How to read one type of items of provider tools: functions of the item."""
+
     name: Callable[[Item], str]
     args: Callable[[Item], Any]
     result: Callable[[Item], dict[str, Any]]
-    """What came back, besides the status."""
+    """The result, without the status."""
     streamed_field: str | None = None
-    """The field of which deltas come before the item is done."""
+    """The field for which deltas arrive before the item is done."""
 
 
 def _constant(name: str) -> Callable[[Item], str]:
@@ -28,7 +30,7 @@ def _constant(name: str) -> Callable[[Item], str]:
 
 
 def _pick(*names: str) -> Callable[[Item], dict[str, Any]]:
-    """These fields, where they hold something."""
+    """Return a function that picks these fields of an item, without nulls."""
     return lambda item: {name: item[name] for name in names if item.get(name) is not None}
 
 
@@ -70,25 +72,26 @@ TOOLS: dict[str, BuiltinTool] = {
     ),
     "mcp_call": BuiltinTool(_server, _mcp_call, _pick("output", "error"), "arguments"),
     "mcp_list_tools": BuiltinTool(_server, lambda item: {"action": "list_tools"}, _pick("tools", "error")),
-    # xAI's, which look like calls that the caller is to make.
+    # xAI's tools, whose items look like calls of the caller's functions.
     "x_search_call": BuiltinTool(lambda item: str(item.get("name") or "x_search"), _pick("arguments"), _pick("output")),
 }
 
 CUSTOM = BuiltinTool(lambda item: str(item.get("name") or ""), lambda item: item.get("input"), _pick("output"), "input")
-"""For types that a row says the provider runs itself."""
+"""For the item types in a row's `server_tools`, which the provider runs itself."""
 
 SENT_AS_NULL = {"code_interpreter_call": "outputs", "image_generation_call": "result"}
-"""What an item must have when it goes back, even without what was in it."""
+"""Fields that an item must have when it is sent back, as null if their content was removed."""
 
 
 def tool_return(tool: BuiltinTool, item: Item, provider: str) -> BuiltinToolReturnPart:
+    """Return the tool's result as a part."""
     status = item.get("status")
     content = ({"status": status} if isinstance(status, str) else {}) | tool.result(item)
     return BuiltinToolReturnPart(tool.name(item), content, _id(item) or "", id=_id(item), provider_name=provider)
 
 
 def image_files(item: Item, provider: str) -> list[FilePart]:
-    """The pictures that a tool made."""
+    """Return the images that a tool made."""
     images: list[tuple[str, str]] = []
     result = item.get("result")
     if item.get("type") == "image_generation_call" and isinstance(result, str) and result:
@@ -112,7 +115,7 @@ def _is_image(entry: Any) -> bool:
 
 
 def without_images(item: Item) -> Item:
-    """The item as it goes back."""
+    """Return the item as it is sent back, without images."""
     native = dict(item)
     if native.get("type") == "image_generation_call":
         native.pop("result", None)

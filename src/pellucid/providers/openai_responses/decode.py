@@ -1,14 +1,14 @@
-"""Bytes of a Responses answer to events, from a stream or a whole body: the items of one answer, as their events come.
+"""Decoder of Responses responses, from a stream or a whole body, item by item.
 
-* An item is found by its `output_index`, never by its id: some servers give every event another one. Its parts are
-  found by `summary_index` or `content_index`.
-* What is said twice is told once. The text of a part comes in deltas, and then whole with the part's end, with the
-  item's end, and with the response's end; whichever comes later only tells what was missing. So a server may leave
-  out any of them, and a whole body is an answer in which everything came last.
-* An item's encrypted content is read from its end alone: what stands at its beginning may not be all of it.
-* Items that interleave are held back until the earlier one is over. Where a server says so only at the end of
-  everything (`Profile.item_end`), reasoning ends with the next item.
-* An error ends the answer once, in however many forms it is told.
+* An item is found by its `output_index`, never by its id, because some servers give every event another id. Its parts
+  are found by `summary_index` or `content_index`.
+* Repeated content is emitted once. The text of a part arrives in deltas, and then whole with the part's end, with the
+  item's end, and with the response's end. Each later copy adds only what was missing. So a server may leave out any of
+  them, and a whole body is a response in which everything came last.
+* An item's encrypted content is read from its end only, because at its beginning it may be incomplete.
+* Items that interleave are held back until the earlier one is over. If a server reports that only at the end of the
+  response (`Profile.item_end`), reasoning ends with the next item.
+* An error ends the response once, in however many forms it is reported.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from .item_state import (
 from .stream_event import Event, read_event, read_response, read_response_head, read_usage
 
 INCOMPLETE_REASONS: dict[Any, FinishReason] = {"content_filter": "content_filter"}
-"""Why an answer is incomplete. Everything else is a limit of some sort: what came last is not all of it."""
+"""The finish reason for each reason of an incomplete response. Any other reason is a limit: `length`."""
 
-# What of the response itself is worth telling.
+# The response's fields that become provider details.
 _RESPONSE_DETAILS = ("service_tier", "input_transformations")
 
 
 class ResponsesReader(WireReader):
-    """The state of one answer, item by item; `emit` holds what it amounts to."""
+    """The state of one response, item by item. `emit` has the events."""
 
     wire = "Responses"
     code = "not_responses"
@@ -74,16 +74,21 @@ class ResponsesReader(WireReader):
             self._read_body(data, name)
 
     def end_normally(self) -> None:
-        """The stream said `[DONE]`, perhaps without a word of how it went."""
-        if not self.heard:
+        """End a stream that sent `[DONE]`, possibly without a final event."""
+        if not self.is_recognized:
             self.fail(ErrorInfo("model_error", "the upstream's answer ended without any event", code="empty_stream"))
         elif not self.finished:
             self._finish_response("completed", {})
 
     def handle_event(self, event: Event, name: str = "") -> Part | None:
-        """One event; `name` is what the stream calls it, where it does not say so itself.
+        """Process one event.
 
-        If it brought more of a part's text, and the next one like it will do the same: that part.
+        Args:
+            event: The event.
+            name: The event's name in the stream, used if the event has no `type`.
+
+        Returns:
+            The part, if the event is more text of a known part and the next one like it will be the same.
         """
         type_ = event.type or name
         kind = _DELTAS.get(type_)
@@ -92,7 +97,7 @@ class ResponsesReader(WireReader):
             index = event.summary_index if kind == "summary" else event.content_index
             known_part = item.parts.get((kind, index)) if item is not None else None
             if known_part is None:
-                self.heard = True
+                self.is_recognized = True
             part = known_part or self._part_of_delta(event, kind)
             text = event.delta if type(event.delta) is str else text_of(event.delta)
             if text:
@@ -100,7 +105,7 @@ class ResponsesReader(WireReader):
             return known_part
         handler = _HANDLERS.get(type_)
         if handler is not None:
-            self.heard = True
+            self.is_recognized = True
             handler(self, event)
         elif event.error:
             self._error(event)
@@ -109,7 +114,7 @@ class ResponsesReader(WireReader):
         return None
 
     def flush(self) -> None:
-        """Tell what was held back because it was not whole."""
+        """Write what was held back because it was incomplete."""
         for item in self._item_list:
             self._flush_item(item)
 
@@ -127,7 +132,7 @@ class ResponsesReader(WireReader):
     # --- the response ----------------------------------------------------------------------------------------
 
     def _read_body(self, data: bytes, name: str) -> None:
-        """What is no event: the whole response, an error in its place, or nothing of this wire."""
+        """Read a frame that is not an event: a whole response, an error, or data of no known form."""
         try:
             value = decode_lenient_json(data)
         except ValueError:
@@ -140,12 +145,12 @@ class ResponsesReader(WireReader):
             self.fail(error_from_value(value))
         elif name == "error":
             self.fail(error_from_value(data.decode("utf-8", "replace")))
-        elif not self.heard or value is None:
+        elif not self.is_recognized or value is None:
             self.reject(data)
 
     def _read_response(self, response: dict[str, Any], status: str | None) -> None:
-        """The whole response; `status` is what its event says that it must be."""
-        self.heard = True
+        """Read a whole response. `status` is the status that its event implies, used if it has none."""
+        self.is_recognized = True
         emit = self.emit
         id, model = response.get("id"), response.get("model")
         emit.start(
@@ -165,7 +170,7 @@ class ResponsesReader(WireReader):
         )
 
     def _read_output(self, output: list[dict[str, Any]]) -> None:
-        """The items once more, all together: what of them did not come before."""
+        """Read the list of all items, and emit what did not come before."""
         missing = len(output) - len(self._item_list)
         ids = {item.id for item in self._item_list} - {None}
         for index, native in enumerate(output):
@@ -201,11 +206,11 @@ class ResponsesReader(WireReader):
 
     def _response_started(self, event: Event) -> None:
         head = read_response_head(event.response)
-        # Some servers give every event another id: the first is as good as any.
+        # Some servers give every event another id: the first one is used.
         self.emit.start(head.id if self.emit.provider_response_id is None else None, head.model)
 
     def _error(self, event: Event) -> None:
-        """An error in the stream, in either of its shapes. What the server says after it is not a second one."""
+        """Read an error event, flat or nested. A later one is ignored."""
         flat = {name: getattr(event, name) for name in ("code", "message", "param")}
         self.fail(error_from_value({"error": event.error} if event.error else flat))
 
@@ -219,7 +224,7 @@ class ResponsesReader(WireReader):
             self._announce_item(before, native)
             return
         if before is not None:
-            # This server calls every item the same.
+            # This server gives every item the same index.
             self._flush_item(before)
             self._close_item(before)
         self._begin_item(index, native)
@@ -234,7 +239,7 @@ class ResponsesReader(WireReader):
             self._end_item(item, native)
 
     def _begin_unannounced(self, event: Event, type_: str) -> Item:
-        """An item that was not announced. What its events call it is a name as good as any."""
+        """Begin an item that was not announced, with the id in its events."""
         index = event.output_index if event.output_index is not None else self._last_index
         return self._begin_item(index, {}, type_, id_of({"id": event.item_id}))
 
@@ -267,14 +272,14 @@ class ResponsesReader(WireReader):
             self._open_call(item, text_of(native.get("name")), native)
 
     def _end_item(self, item: Item, native: dict[str, Any]) -> None:
-        """The item, whole."""
+        """End an item with its complete data."""
         native_type = native.get("type")
         if (
             isinstance(native_type, str)
             and item.role in ("message", "call", "other")
             and not (item.parts or item.is_call_open)
         ):
-            # It was only guessed, and nothing of it was told.
+            # Its type was a guess, and nothing of it was emitted.
             item.type, item.role = native_type, self._role_of(native_type)
         item.id = item.id or id_of(native)
         _ITEM_END_HANDLERS[item.role](self, item, native)
@@ -296,7 +301,7 @@ class ResponsesReader(WireReader):
     # --- texts -----------------------------------------------------------------------------------------------
 
     def _part_of_delta(self, event: Event, kind: PartKind, *, announced: bool = False) -> Part:
-        """The part that an event is about, or a new one."""
+        """Return the part that an event belongs to, or a new one."""
         index = event.output_index if event.output_index is not None else self._last_index
         item = self._items.get(index)
         if item is None:
@@ -306,11 +311,11 @@ class ResponsesReader(WireReader):
 
     def _find_or_add_part(self, item: Item, kind: PartKind, place: int | None, *, announced: bool = True) -> Part:
         event_key = (kind, place)
-        # Answer text in a reasoning item is reasoning, whatever its events are called.
+        # Answer text in a reasoning item is reasoning, whatever the events' types.
         part_kind: PartKind = "raw" if kind == "text" and item.role == "reasoning" else kind
         part, last = item.parts.get((part_kind, place or 0)), item.last_part
         if part is None and not announced and last is not None and last.kind == part_kind:
-            # Some servers count every delta as a part of its own, without having announced any.
+            # Some servers give every delta an index of its own, without announcing parts.
             part = None if last.is_announced or last.is_over else last
         if part is None:
             part = item.last_part = Part(item, part_kind)
@@ -344,7 +349,7 @@ class ResponsesReader(WireReader):
         part.text_length += len(text)
 
     def _write_rest(self, part: Part, text: str, logprobs: Any = None) -> None:
-        """All of the part's text: what of it was not told yet."""
+        """Write what is missing of a part's complete text."""
         if len(text) > part.text_length:
             self._write_text(part, text[part.text_length :], logprobs if not part.text_length else None)
 
@@ -373,11 +378,11 @@ class ResponsesReader(WireReader):
         part = self._part_of_event(event)
         if part is not None:
             self._complete_part(part, event.part or {})
-            # Whoever watches it think sees that this thought is over, however long the next one takes to come.
+            # A client sees at once that this reasoning is over, even if the next part takes long to come.
             self._end_part(part, at_once=part.kind in ("summary", "raw"))
 
     def _part_of_event(self, event: Event, *, announced: bool = False) -> Part | None:
-        """The part that an event with a `part` is about; None if it is of no kind that streams."""
+        """Return the part of an event that has a `part`; None if its kind does not stream."""
         kind = KIND_OF_PART.get(text_of((event.part or {}).get("type")))
         return self._part_of_delta(event, kind, announced=announced) if kind is not None else None
 
@@ -406,19 +411,19 @@ class ResponsesReader(WireReader):
         for kind, place, text in texts:
             other = item.parts.get(("raw" if kind == "summary" else "summary", place))
             if (kind, place) not in item.parts and other is not None and other.text_length == len(text):
-                continue  # streamed under the other name
+                continue  # streamed as the other kind
             part = self._find_or_add_part(item, kind, place)
             self._write_rest(part, text)
             self._end_part(part)
         extra = extra_fields(native, "reasoning")
         streamed = [(part.kind, part.text_length) for part in dict.fromkeys(item.parts.values()) if part.text_length]
         if texts and sorted(streamed) != sorted((kind, len(text)) for kind, _, text in texts if text):
-            # What was streamed is not what the item says it holds: it goes back as it says.
+            # The streamed text differs from the item's: the item's own text is sent back.
             extra |= {name: native[name] for name, _ in _REASONING_TEXT_FIELDS if name in native}
         self._add_signature(item, native, extra)
 
     def _add_signature(self, item: Item, native: dict[str, Any], extra: dict[str, Any]) -> None:
-        """What of a reasoning item is known only at its end."""
+        """Record the data of a reasoning item that is known only at its end."""
         encrypted = native.get("encrypted_content")
         signature = encrypted if isinstance(encrypted, str) and encrypted else None
         if signature or extra:
@@ -447,7 +452,7 @@ class ResponsesReader(WireReader):
         for place, entry in enumerate(parts):
             kind = KIND_OF_PART.get(text_of(entry.get("type")))
             if kind is None:
-                # Kept in a message of its own, as which it can go back.
+                # It is stored as a message of its own, in which it can be sent back.
                 message = {**native, "content": [entry]}
                 self._emit_opaque(text_of(entry.get("type")) or "content", message, item.id)
             else:
@@ -469,7 +474,7 @@ class ResponsesReader(WireReader):
         item.arguments_length = len(args)
         details = item.details
         if item.type == "custom_tool_call":
-            # Its input is any text; here it is the one argument of a call like others.
+            # Its input is free text. Here it becomes the only argument of a function call.
             args, details = '{"input":"' + json_escaped(args), {"type": item.type, **details}
         call_id = (native or item.native).get("call_id")
         self.emit.tool_call(
@@ -531,7 +536,7 @@ class ResponsesReader(WireReader):
             self.emit.whole_part(file)
 
     def _emit_partial_tool_call(self, item: Item) -> None:
-        """A tool of which only the beginning came: what is known of what it was asked."""
+        """Emit the known arguments of a provider's tool that was cut off."""
         tool = builtin.TOOLS.get(item.type, builtin.CUSTOM)
         if tool.streamed_field and item.pieces:
             self._emit_tool_call(
@@ -540,7 +545,7 @@ class ResponsesReader(WireReader):
             item.pieces = []
 
     def _progress(self, event: Event, type_: str) -> None:
-        """How far a provider's own tool is, in its own word."""
+        """Emit the progress of a provider's own tool, in the provider's word."""
         item = self._items.get(event.output_index if event.output_index is not None else self._last_index)
         if item is not None and item.role == "tool" and not item.is_over:
             prefix, _, word = type_.rpartition(".")
@@ -609,7 +614,7 @@ _HANDLERS: dict[str, Callable[[ResponsesReader, Event], None]] = {
     "response.code_interpreter_call_code.delta": ResponsesReader._arguments_delta,
     "response.mcp_call_arguments.delta": ResponsesReader._arguments_delta,
 }
-"""What each event does. Others only say how far a tool has come, or are not known: they are nothing."""
+"""The handler of each event type. Other types report the progress of a tool, or are unknown and ignored."""
 
 _END_STATUSES = ("completed", "incomplete", "failed", "cancelled")
 
@@ -638,5 +643,11 @@ def _error_of_status(status: str) -> ErrorInfo:
 
 
 def decoder(row: Profile, origin: Origin, content_type: str = "text/event-stream") -> StreamDecoder:
-    """The decoder for one answer. What the answer is shows in its first byte; the header is sometimes wrong."""
+    """Make the decoder of one response.
+
+    Args:
+        row: The profile.
+        origin: The origin of the turn.
+        content_type: Ignored: the first byte shows the format, and the header is sometimes wrong.
+    """
     return StreamDecoder(ResponsesReader(row, origin), EventFrames())

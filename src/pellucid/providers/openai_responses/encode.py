@@ -1,7 +1,7 @@
-"""A call as the body of a Responses request.
+"""Encoder of Responses requests.
 
-What was said before is in `history_items`; here is how to ask. OpenAI's own settings (`openai_…`) win over the ones
-that mean the same everywhere.
+`history_items` encodes the conversation; this module encodes the other fields. OpenAI's own settings (`openai_…`) win
+over the unified ones.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..setting_fields import Body, SettingFields, Settings, SettingWrite, sampli
 from ..tool_schema import offered_tools
 from .history_items import history_items
 
-# Settings that every server knows, and their names there.
+# Settings that every server knows, and their fields.
 _COMMON = {
     "max_tokens": "max_output_tokens",
     "temperature": "temperature",
@@ -24,7 +24,7 @@ _COMMON = {
     "parallel_tool_calls": "parallel_tool_calls",
 }
 
-# OpenAI's own, which are sent as they are.
+# OpenAI's own settings, which are sent as they are.
 _PROVIDER_SETTINGS = {
     "openai_previous_response_id": "previous_response_id",
     "openai_conversation_id": "conversation",
@@ -40,7 +40,7 @@ _PROVIDER_SETTINGS = {
     "openai_background": "background",
 }
 
-# Settings that ask for more than the answer.
+# Settings that request additional output.
 _INCLUDE = {
     "logprobs": "message.output_text.logprobs",
     "openai_logprobs": "message.output_text.logprobs",
@@ -49,7 +49,7 @@ _INCLUDE = {
     "openai_include_file_search_results": "file_search_call.results",
 }
 
-# Settings that are sent where the row says that they are known.
+# Settings that are sent if the row lists them in `knows`.
 _OPTIONAL = {
     "service_tier": "service_tier",
     "user": "user",
@@ -66,7 +66,16 @@ _REASONING = {
 
 
 def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
-    """The request's JSON body. Raises `RequestError` for what this wire cannot carry."""
+    """Encode a request's JSON body.
+
+    Args:
+        call: The request.
+        row: The profile.
+        target: The origin to which it is sent.
+
+    Raises:
+        RequestError: The wire cannot carry the request.
+    """
     settings: Settings = _resolve_previous_response(call.messages, call.settings, target)
     store = settings.get("openai_store", row.store)
     messages = _messages_after(call.messages, settings.get("openai_previous_response_id"))
@@ -82,7 +91,7 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
     }
     instructions = [m.instructions for m in messages if isinstance(m, ModelRequest) and m.instructions]
     if instructions:
-        # The last word on it holds; what an earlier request said would only be repeated.
+        # Only the last instructions apply; those of earlier requests would only be repeated.
         body["instructions"] = instructions[-1]
     if call.stream:
         body["stream"] = True
@@ -92,7 +101,12 @@ def encode(call: ModelCall, row: Profile, target: Origin) -> Body:
 
 
 def setting_fields(settings: Settings, row: Profile) -> SettingFields:
-    """The fields of the body that come from settings."""
+    """Return the fields of the body that come from settings.
+
+    Args:
+        settings: The settings.
+        row: The profile.
+    """
     fields = SettingFields(_without_auto(settings))
     _write_settings(fields, row, {}, {})
     fields.settings = settings
@@ -102,7 +116,7 @@ def setting_fields(settings: Settings, row: Profile) -> SettingFields:
 
 
 def _write_settings(fields: SettingFields, row: Profile, tools: Body, text_format: Body) -> None:
-    """`tools` and `form` (of the text) come from elsewhere; the provider's own settings win over them."""
+    """Write the settings. The provider's own settings win over `tools` and `text_format`, which come from elsewhere."""
     settings, body = fields.settings, fields.body
     if "openai_store" in settings:
         if settings["openai_store"] is not None:
@@ -140,21 +154,21 @@ _BUILTIN = ("openai_builtin_tools", "openai_native_tools")
 
 
 AUTO = "auto"
-"""In place of a response's id: the last one that there is."""
+"""A value of `openai_previous_response_id` that stands for the last stored response."""
 
 
 def _resolve_previous_response(messages: list[ModelMessage], settings: Settings, target: Origin) -> Settings:
-    """The settings with an id in place of `auto`: of the last response that `target` made and kept, if any.
+    """Replace `auto` by the id of the last response that `target` made and stored, if any.
 
-    To go on from what is kept it must be kept, so that is asked for; where that is ruled out, or a conversation is
-    named, which keeps everything itself, all goes as if nothing had been said.
+    A response can be continued only if it is stored, so the request asks for that. If the settings rule it out, or name
+    a conversation, which stores everything itself, `auto` is ignored.
     """
     if settings.get("openai_previous_response_id") != AUTO:
         return settings
     settings = _without_auto(settings)
     if settings.get("openai_store") is not True or settings.get("openai_conversation_id") is not None:
         return settings
-    # With nothing new to say there is nothing to go on with.
+    # Without a new request there is nothing to continue with.
     earlier = messages[:-1] if messages and isinstance(messages[-1], ModelRequest) else []
     for message in reversed(earlier):
         if isinstance(message, ModelResponse) and _is_stored(message, target):
@@ -163,7 +177,7 @@ def _resolve_previous_response(messages: list[ModelMessage], settings: Settings,
 
 
 def _without_auto(settings: Settings) -> Settings:
-    """The settings, with the request to keep the answer in place of `auto`, where that is not ruled out."""
+    """Replace `auto` by the setting to store the response, unless that is ruled out."""
     if settings.get("openai_previous_response_id") != AUTO:
         return settings
     settings = {name: value for name, value in settings.items() if name != "openai_previous_response_id"}
@@ -173,13 +187,13 @@ def _without_auto(settings: Settings) -> Settings:
 
 
 def _is_stored(response: ModelResponse, target: Origin) -> bool:
-    """Whether the provider has it: one that failed or was broken off is not kept."""
+    """Whether the provider has stored the response. It does not store one that failed or was broken off."""
     is_complete = response.finish_reason not in (None, "error")
     return is_complete and response.provider_response_id is not None and same_origin(response.origin, target)
 
 
 def _messages_after(messages: list[ModelMessage], response_id: str | None) -> list[ModelMessage]:
-    """What the provider does not have, if it is to go on from a response that it kept."""
+    """Return the messages after a response that the provider has stored; all messages without one."""
     if response_id is not None:
         for place, message in enumerate(messages):
             if isinstance(message, ModelResponse) and message.provider_response_id == response_id:
@@ -192,7 +206,7 @@ _SAMPLING = SAMPLING | {f"include.{name}" for name in _LOGPROBS}
 
 
 def _claim_previous_response(fields: SettingFields, row: Profile) -> None:
-    """Record what `auto` does in any case: to ask that the answer be kept, unless something is said of that already."""
+    """Record the effect that `auto` always has: it stores the response, unless another setting decides that."""
     name, settings = "openai_previous_response_id", fields.settings
     by = [other for other in ("openai_store", "openai_conversation_id") if settings.get(other) is not None]
     if by:
@@ -204,7 +218,7 @@ def _claim_previous_response(fields: SettingFields, row: Profile) -> None:
 
 
 def _write_include(fields: SettingFields, row: Profile, *, sends_sampling: bool) -> None:
-    """What to send besides the answer. Two settings that ask for the same thing make each other superfluous."""
+    """Write `include`. Of two settings that request the same output, each makes the other redundant."""
     settings = fields.settings
     requested = {name: item for name, item in _INCLUDE.items() if settings.get(name)}
     items = [item for name, item in requested.items() if sends_sampling or name not in _LOGPROBS]
@@ -221,7 +235,7 @@ def _write_include(fields: SettingFields, row: Profile, *, sends_sampling: bool)
             fields.withhold(name, f"include.{name}", by=same)
 
 
-# --- how to ask for thought --------------------------------------------------------------------------------------
+# --- how a request asks for reasoning ----------------------------------------------------------------------------
 
 
 def _write_reasoning(fields: SettingFields, row: Profile) -> None:
@@ -249,14 +263,17 @@ def _tool(tool: ToolDefinition) -> Body:
         "type": "function",
         "name": tool.name,
         "parameters": tool.parameters or {"type": "object", "properties": {}},
-        # Unsaid, it would mean strict on this wire.
+        # Without this field, the wire's default is strict.
         "strict": bool(tool.strict),
     }
     return body | ({"description": tool.description} if tool.description is not None else {})
 
 
 def _tools(call: ModelCall, builtin: list[Body]) -> Body:
-    """The tools, and whether to call one. A choice is narrowed by telling of fewer: not all servers know how else."""
+    """Return the tools and the tool choice.
+
+    To limit a choice to some tools, only those are sent, because not all servers have another way.
+    """
     choice, narrowed = call.tool_choice, bool(call.tool_choice.names) and call.tool_choice.mode != "none"
     tools = offered_tools(call)
     if narrowed and len(tools) == 1 and choice.mode == "required":
@@ -269,7 +286,7 @@ def _tools(call: ModelCall, builtin: list[Body]) -> Body:
 
 
 def _text_format(output: OutputFormat) -> Body:
-    """The form of the text."""
+    """Return the format of the text."""
     if output.kind == "text":
         return {}
     if output.kind == "json_object":

@@ -1,16 +1,17 @@
-"""Messages as the items of a request's `input`.
+"""Encode messages as the items of a request's `input`.
 
-What may go back at all, `history` says. What this wire demands on top of it:
+`history` decides which parts may be sent. This wire has further rules:
 
-* A reasoning item goes back as the whole it was: its id, all its summaries, its raw text and its encrypted content in
-  one item, unchanged, directly before what it led to.
-* A reasoning item and what follows it stay together. Without a follower it does not go; where it cannot go (cut off,
-  or sealed nowhere and kept nowhere), what follows it goes without its id, by which the provider would look for it.
-  The provider's own tools cannot go without their id, and so not at all. A message that was cut off is not the one
-  that its id stands for, and goes without.
-* Where nothing is kept at the provider (`stored`), a reasoning item without encrypted content means nothing there.
-  Servers whose reasoning is there for all to read take it as its text: `replay_field` says where.
-* Ids are left out altogether on request (`openai_send_reasoning_ids`), for histories that somebody has edited.
+* A reasoning item is sent back as a whole: its id, all its summaries, its raw text and its encrypted content in one
+  item, unchanged, directly before the item that it led to.
+* A reasoning item and the item after it stay together. Without an item after it, it is not sent. If it cannot be sent
+  (it was cut off, or has no encrypted content and is not stored at the provider), the item after it is sent without its
+  id, because the provider would use the id to look for the reasoning. The provider's own tools cannot be sent without
+  their id, so they are left out. A message that was cut off differs from the one that its id names, so it is sent
+  without the id.
+* If the provider stores no responses (`is_stored`), a reasoning item without encrypted content has no meaning there.
+  Servers with readable reasoning take its text; `replay_field` names the field.
+* All ids are left out on request (`openai_send_reasoning_ids`), for histories that were edited.
 """
 
 from __future__ import annotations
@@ -51,13 +52,24 @@ from .builtin import SENT_AS_NULL
 Item = dict[str, Any]
 
 _RETURNABLE_STATUSES = ("completed", "failed", None)
-"""The status with which a provider's own tool may go back."""
+"""The statuses with which a provider's own tool may be sent back."""
 
 
 def history_items(
     messages: list[ModelMessage], row: Profile, target: Origin, *, with_ids: bool, is_stored: bool
 ) -> list[Item]:
-    """The whole `input`. Raises `RequestError` for what this wire cannot carry."""
+    """Encode the whole `input`.
+
+    Args:
+        messages: The conversation.
+        row: The profile.
+        target: The origin to which it is sent.
+        with_ids: Whether items have ids.
+        is_stored: Whether the provider stores responses.
+
+    Raises:
+        RequestError: The wire cannot carry the conversation.
+    """
     items: list[Item] = []
     custom_calls: set[str] = set()
     for message in history.repair_calls(messages):
@@ -72,7 +84,7 @@ def history_items(
     return items
 
 
-# --- what was asked ----------------------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------------------------------
 
 
 def _request(message: ModelRequest, row: Profile, custom_calls: set[str]) -> list[Item]:
@@ -100,7 +112,7 @@ def _output(call_id: str, output: str | list[Item], custom_calls: set[str]) -> I
 
 
 def _result_content(part: ToolReturnPart) -> str | list[Item]:
-    """Text; or a list, if the function returned pictures or files."""
+    """Return the result as text; or as a list, if the function returned images or files."""
     content = part.content
     if isinstance(content, list) and content and all(isinstance(entry, _CONTENTS) for entry in content):
         return [_content(entry) for entry in content]
@@ -132,11 +144,11 @@ def _content(content: UserContent) -> Item:
             raise unsupported_content(content, "over Responses")
 
 
-# --- what was answered -------------------------------------------------------------------------------------------
+# --- responses ---------------------------------------------------------------------------------------------------
 
 
 class _ResponseItems:
-    """One earlier answer, item by item."""
+    """Encodes one earlier response, item by item."""
 
     def __init__(
         self,
@@ -157,12 +169,13 @@ class _ResponseItems:
         self._cut_off_ids = {part.id for part in thoughts if part.id is not None and not part.complete}
         has_reasoning = bool(thoughts or response.usage.output_reasoning_tokens)
         self._reasoning_is_lost = has_reasoning and (not thoughts or row.replay == "none")
-        """Whether the reasoning that led to what follows does not go."""
+        """Whether the reasoning that led to the next items is not sent."""
         self._items: list[Item] = []
         self._pending_reasoning: list[Item] = []
-        """Reasoning whose follower has not come yet."""
+        """Reasoning items that wait for the item after them."""
 
     def items(self) -> list[Item]:
+        """Encode the response."""
         sent_ids: set[str] = set()
         parts = self._parts
         for place, part in enumerate(parts):
@@ -173,7 +186,7 @@ class _ResponseItems:
                         self._add_reasoning([part])
                     elif name not in sent_ids:
                         sent_ids.add(name)
-                        # What came late of an item stands elsewhere among the parts.
+                        # Late parts of the item are elsewhere in the list.
                         self._add_reasoning(
                             [p for p in parts if isinstance(p, ThinkingPart) and name in (p.id, p.item_id)]
                         )
@@ -186,7 +199,7 @@ class _ResponseItems:
                 case CompactionPart():
                     self._add_compaction(part)
                 case _:
-                    # What a provider's tool returned, and the files it made, are in its own item.
+                    # The results and files of a provider's tool are in the tool's own item.
                     pass
         return self._items
 
@@ -203,13 +216,13 @@ class _ResponseItems:
         if id is not None and self._with_ids:
             item["id"] = id
         elif is_readable:
-            # Such servers demand one, and do not look it up.
+            # Such servers require an id, and do not look it up.
             item["id"] = f"rs_{self._first_index + len(self._items) + len(self._pending_reasoning)}"
         item["summary"] = []
         for part in parts:
             if part.content:
                 form_field = "summary" if part.form == "summary" else "content"
-                # Somebody else's thought has no form of this wire: it goes where the row says.
+                # Reasoning of another origin has no form of this wire: the row names its field.
                 item_field = form_field if id is not None or signature is not None or not is_readable else field
                 item.setdefault(item_field, []).append(
                     {"type": _TYPE_OF_FIELD.get(item_field, item_field), "text": part.content}
@@ -224,7 +237,7 @@ class _ResponseItems:
         self._pending_reasoning.append(item)
 
     def _add_item(self, item: Item, id: str | None = None) -> None:
-        """An item that is not reasoning, after the reasoning that led to it."""
+        """Add an item that is not reasoning, after the reasoning that led to it."""
         self._items += self._pending_reasoning
         self._pending_reasoning = []
         if id is not None and self._with_ids and not self._reasoning_is_lost:
@@ -258,12 +271,12 @@ class _ResponseItems:
         if not isinstance(native, dict) or not isinstance(native.get("type"), str) or part.id is None:
             return
         if native.get("status") not in _RETURNABLE_STATUSES or self._reasoning_is_lost or not self._with_ids:
-            # It would be looked up by an id that is not to be told.
+            # The provider would look it up by an id that is not sent.
             self._reasoning_is_lost, self._pending_reasoning = True, []
             return
         last: Item = self._items[-1] if self._items and not self._pending_reasoning else {}
         if native["type"] == "message" and last.get("id") == part.id:
-            # A piece of that message which is of no known kind.
+            # A content part of unknown type, of the same message.
             last["content"] += native["content"]
             return
         empty = SENT_AS_NULL.get(native["type"])
@@ -281,7 +294,7 @@ _TYPE_OF_FIELD = {"summary": "summary_text", "content": "reasoning_text"}
 
 
 def _continues_message(previous: ModelResponsePart | None, part: TextPart | RefusalPart) -> bool:
-    """Whether `part` goes on with the message of the part before it."""
+    """Whether `part` belongs to the message of the part before it."""
     if isinstance(part, RefusalPart):
         return isinstance(previous, TextPart | RefusalPart)
     return isinstance(previous, TextPart) and previous.id == part.id
@@ -302,7 +315,7 @@ def _function_call(part: ToolCallPart) -> Item:
 
 
 def _custom_input(part: ToolCallPart) -> str:
-    """The text that a custom tool was called with (see `items`)."""
+    """Return the text with which a custom tool was called (see `decode`)."""
     try:
         text = part.args_as_dict().get("input")
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""One item of an answer, and one of its parts, as they come; and how their JSON is read, whatever is in it."""
+"""State of an item and of its parts while they arrive, and tolerant readers of their JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 from . import builtin
 
 PartKind: TypeAlias = Literal["text", "refusal", "raw", "summary"]
-"""What a part is. The kinds of reasoning are called as the forms of a `ThinkingPart`."""
+"""The kind of a part. The kinds of reasoning have the names of a `ThinkingPart`'s forms."""
 
 ItemRole: TypeAlias = Literal["reasoning", "message", "call", "tool", "other"]
-"""What an item is to us, whatever its type."""
+"""What the decoder treats an item as, whatever its type."""
 
 KIND_OF_PART: dict[Any, PartKind] = {
     "output_text": "text",
@@ -31,7 +31,7 @@ ROLE_OF_TYPE: dict[Any, ItemRole] = {
     **dict.fromkeys(builtin.TOOLS, "tool"),
 }
 
-# Fields of an item that its parts hold; what else there is goes back as it came.
+# Fields of an item that its parts hold; all other fields are sent back unchanged.
 _FIELDS_IN_PARTS: dict[ItemRole, frozenset[str]] = {
     "reasoning": frozenset({"id", "type", "status", "summary", "content", "encrypted_content"}),
     "message": frozenset({"id", "type", "status", "role", "content"}),
@@ -50,17 +50,17 @@ class Part:
         self.key = (item.key, kind, len(item.parts))
         self.is_announced = False
         self.text_length = 0
-        """How much of it was told."""
+        """Characters that were emitted."""
         self.annotation_count = 0
         self.is_over = item.is_over
 
     def add_skipped(self, text: str) -> None:
-        """This was told without being read (see `SkipRule`)."""
+        """Count text that was emitted without being read (see `SkipRule`)."""
         self.text_length += len(text)
 
 
 class Item:
-    """One item of an answer."""
+    """One item of a response."""
 
     __slots__ = (
         "arguments_length",
@@ -85,23 +85,23 @@ class Item:
         self.role = role
         self.id: str | None = None
         self.native: dict[str, Any] = {}
-        """The item as it was announced."""
+        """The item's JSON when it was announced."""
         self.details: dict[str, Any] = {}
         self.is_announced = False
         self.is_over = False
         self.has_signature = False
         self.parts: dict[tuple[str, int | None], Part] = {}
         self.last_part: Part | None = None
-        """The part that came last."""
+        """The most recent part."""
         self.is_call_open = False
-        """Of a call: whether it has a name, and was opened."""
+        """Of a call: whether it has a name and was opened."""
         self.pieces: list[str] = []
         """Of a call without a name yet, or of a tool: the arguments so far."""
         self.arguments_length = 0
 
 
 def extra_fields(native: dict[str, Any], role: ItemRole) -> dict[str, Any]:
-    """What an item says that its parts have no place for."""
+    """Return the fields of an item that its parts do not hold."""
     fields_in_parts = _FIELDS_IN_PARTS.get(role)
     if fields_in_parts is None:
         return {}
@@ -109,25 +109,28 @@ def extra_fields(native: dict[str, Any], role: ItemRole) -> dict[str, Any]:
 
 
 def arguments_of(native: dict[str, Any]) -> Any:
+    """Return the arguments of a call's item."""
     return native.get("input") if native.get("type") == "custom_tool_call" else native.get("arguments")
 
 
 def json_escaped(text: str) -> str:
-    """`text` as it stands within a JSON text."""
+    """Escape text for the inside of a JSON string."""
     return msgspec.json.encode(text).decode()[1:-1]
 
 
 def text_of(value: Any) -> str:
-    """A text, or the text in an object; anything else is nothing."""
+    """Return a text, or the `text` of an object; empty for anything else."""
     if isinstance(value, dict):
         value = value.get("text")
     return value if isinstance(value, str) else ""
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list; empty if the value is not a list."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def id_of(native: dict[str, Any]) -> str | None:
+    """Return the id of an item, if it is a text and not empty."""
     id = native.get("id")
     return id if isinstance(id, str) and id else None

@@ -1,9 +1,7 @@
-"""What is read of one event of the stream.
+"""Struct of a stream event, and token counts.
 
-One type for all of them: the fields that mean something here, whatever event they stand in. Events that do not fit
-are read once more, without what does not fit (`fitting`).
-
-Token counts as Responses reports them.
+One struct serves all event types: it has the fields that the decoder uses. An event that does not fit is decoded again
+without the fields that do not fit (`lenient_json`).
 """
 
 from __future__ import annotations
@@ -19,6 +17,8 @@ _EMPTY = msgspec.Raw(b"")
 
 
 class Event(msgspec.Struct, gc=False):
+    """The fields of all event types that the decoder uses."""
+
     type: str | None = None
     output_index: int | None = None
     item_id: Any = None
@@ -29,14 +29,14 @@ class Event(msgspec.Struct, gc=False):
     refusal: Any = None
     logprobs: Any = None
     annotation: Any = None
-    # Of a call: all of it, when it is over.
+    # Of a call that is over: its complete data.
     name: str | None = None
     arguments: Any = None
     input: Any = None
     item: dict[str, Any] | None = None
     part: dict[str, Any] | None = None
     response: msgspec.Raw = _EMPTY
-    """Large, and mostly the request over again: decoded only where it ends the answer."""
+    """Large, and mostly a copy of the request: decoded only in the events that end the response."""
     # Errors, flat or nested.
     error: Any = None
     code: Any = None
@@ -45,19 +45,19 @@ class Event(msgspec.Struct, gc=False):
 
 
 class ResponseHead(msgspec.Struct, gc=False):
-    """Of a response, who it is."""
+    """The id and the model of a response."""
 
     id: str | None = None
     model: str | None = None
 
 
 read_event = lenient_struct_decoder(Event, allow_list=False)
-"""The event, or None for what is not a JSON object at all."""
+"""Decode an event; None if the bytes are not a JSON object."""
 _decode_response_head = msgspec.json.Decoder(ResponseHead).decode
 
 
 def read_response_head(raw: msgspec.Raw) -> ResponseHead:
-    """The id and the model of a response. Whatever is not text is nothing."""
+    """Decode the id and the model of a response. Values that are not text are ignored."""
     try:
         return _decode_response_head(raw)
     except DECODE_ERRORS:
@@ -67,16 +67,21 @@ def read_response_head(raw: msgspec.Raw) -> ResponseHead:
 
 
 def read_response(raw: msgspec.Raw) -> dict[str, Any]:
-    """The whole response; empty if it is not an object."""
+    """Decode a whole response; empty if it is not an object."""
     return decode_lenient_object(bytes(raw)) or {}
 
 
-# Counts that have a field of their own; the others keep their own names in `details`.
+# Counts that have a field in `Usage`; other counts keep their names in `details`.
 _STANDARD_COUNTS = frozenset({"input_tokens", "output_tokens", "total_tokens", "cached_tokens", "cache_write_tokens"})
 
 
 def read_usage(raw: dict[str, Any], reasoning_counted: Literal["inside", "outside", "by_total"] = "inside") -> Usage:
-    """`counted`: whether the output's count includes reasoning; `by_total`: whichever agrees with the total."""
+    """Read token counts.
+
+    Args:
+        raw: The `usage` object.
+        reasoning_counted: Whether the output count includes reasoning; `by_total`: whichever matches the total.
+    """
     input_tokens, output_tokens, total = (
         int_of(raw, name) for name in ("input_tokens", "output_tokens", "total_tokens")
     )

@@ -1,1 +1,1 @@
-"""Who may do what: keys, tokens, policies, limits, and web pages of other origins. See `docs/access.md`."""
+"""Access control: API keys, JWTs, policies, limits, and web pages of other origins. See `docs/access.md`."""

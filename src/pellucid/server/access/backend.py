@@ -1,4 +1,4 @@
-"""What access control leans on (the store, the relay, an issuer) may be down, or slow: one way to ask it."""
+"""Calls to the back ends of access control (store, relay, token issuer), which may be unavailable or slow."""
 
 from __future__ import annotations
 
@@ -11,15 +11,27 @@ from ...errors import PellucidError
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 5.0
-"""Seconds. Whoever takes longer to say who somebody is counts as down."""
+"""Seconds to wait for a back end before it counts as unavailable."""
 
 
 class BackendUnavailable(Exception):
-    """It did not answer."""
+    """A back end did not answer."""
 
 
 async def call_backend(request: Awaitable[T], timeout_seconds: float = TIMEOUT_SECONDS) -> T:
-    """What was asked for, or `BackendUnavailable`. A fault that is not an outage stays what it is."""
+    """Await a call to a back end, with a time limit.
+
+    Args:
+        request: the call.
+        timeout_seconds: how long to wait for it.
+
+    Returns:
+        What the call returns.
+
+    Raises:
+        BackendUnavailable: the back end did not answer in time, or reported an outage. Other errors are raised
+            unchanged.
+    """
     try:
         async with asyncio.timeout(timeout_seconds):
             return await request

@@ -1,4 +1,4 @@
-"""`[access]` in the configuration: who is let in, and with which policy."""
+"""`[access]` in the configuration: who may use the gateway, and with which policy."""
 
 from __future__ import annotations
 
@@ -16,92 +16,101 @@ from ...unicode import did_you_mean
 from .policy import Policy
 
 MIN_ENV_KEY_CHARACTERS = 24
-"""Characters. A key that people can choose must not be one that others can guess."""
+"""Minimum length of a key that the operator chooses: it must not be possible to guess it."""
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
-"""Asymmetric ones alone: where a verifier also takes HMAC, an issuer's public key can be used as the secret."""
+"""Signature algorithms of tokens, asymmetric ones only.
+
+A verifier that also accepts HMAC could be given a token whose secret is the issuer's public key.
+"""
 
 
 class JwtConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Tokens of an OpenID Connect provider, or of any issuer that publishes its keys."""
+    """`[access.jwt]`: tokens of an OpenID Connect provider, or of any issuer that publishes its keys."""
 
     issuer: str
     audience: str | list[str]
-    """What stands in `aud` when a token is meant for this gateway; of several, one is enough."""
+    """The `aud` of tokens that are meant for this gateway; if there are several, a token needs one of them."""
     jwks_url: str | None = None
-    """By default what the issuer's `/.well-known/openid-configuration` names."""
+    """Address of the issuer's keys; by default the one that its `/.well-known/openid-configuration` names."""
     jwks_file: str | None = None
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519", "EdDSA")
     owner_claim: str = "sub"
-    """Whose the tenant is: the claim's value, behind the issuer's name."""
+    """The claim that names the owner. The owner is the issuer's name and the value of this claim."""
     policy_claim: str | None = None
-    """Such as `roles`, or `realm_access.roles`: text, words separated by spaces, or a list."""
+    """The claim that selects the policy, such as `roles` or `realm_access.roles`: words separated by spaces, or a list.
+    """
     policies: dict[str, str] = {}
-    """From a value of that claim to a policy's name; the first that fits counts."""
+    """Policy names by the value of that claim; the first entry that matches is used."""
     leeway_seconds: Annotated[int, Meta(ge=0, le=300)] = 30
-    """How far the issuer's clock may be off."""
+    """How far the issuer's clock may differ from ours."""
     refresh_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
-    """How old the issuer's keys may get before they are fetched again."""
+    """Age of the issuer's keys at which they are fetched again."""
     retry_seconds: Annotated[float, Meta(ge=0.01, le=3600)] = 10.0
-    """The shortest time between two fetches, whatever key a token names."""
+    """Minimum time between two fetches of keys, also for tokens with unknown key ids."""
 
 
 class OidcConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """People who sign in to the page with the provider of `[access.jwt]`."""
+    """`[access.oidc]`: people who sign in to the page with the provider of `[access.jwt]`."""
 
     client_id: str
-    """What the provider knows this gateway as; its id_tokens have it in `aud`."""
+    """The id of this gateway at the provider; its id_tokens have it in `aud`."""
     client_secret_env: str | None = None
-    """The environment variable with the client's secret, where the provider gave it one."""
+    """The environment variable that holds the client's secret, if the provider gave one."""
     scopes: tuple[str, ...] = ("openid", "profile")
     redirect_base: str | None = None
-    """Where browsers find this gateway, such as `https://chat.example.com`; by default where they asked."""
+    """The gateway's origin for browsers, such as `https://chat.example.com`; by default the requested one."""
 
 
 class CorsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Web pages of other origins that may use the gateway. None, unless they are named."""
+    """`[access.cors]`: web pages of other origins that may use the gateway. By default there are none."""
 
     origins: list[str] = []
-    """Such as `https://app.example.com`; `*` for all."""
+    """Origins such as `https://app.example.com`; `*` for all."""
     credentials: bool = False
-    """Whether their browsers may send what they know by heart (cookies, client certificates) to a proxy before us."""
+    """Whether browsers may send their own credentials (cookies, certificates) to a proxy in front of the gateway."""
 
 
 class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[access]`: API keys, policies, and how people sign in."""
+
     keys: bool | None = None
-    """Whether to ask for keys made by `pellucid keys create`. By default as soon as there is one."""
+    """Whether keys made by `pellucid keys create` are required; by default as soon as there is one."""
     key_env: str | None = None
-    """The environment variable that holds one more key, for a set-up that needs no more than one."""
+    """The environment variable that holds one additional key, for a set-up that needs only one."""
     key_owner: str = "local"
-    """Whose that key is."""
+    """The owner of that key."""
     key_policy: str | None = None
     pepper_file: str | None = None
     key_seconds: Annotated[float, Meta(ge=0, le=300)] = 5.0
-    """How long what is known of a key is believed: a revocation takes effect within it."""
+    """How long a key that was looked up stays valid without another look-up.
+
+    A revocation takes effect within this time.
+    """
     default_policy: str | None = None
-    """The policy of whoever has no other; by default, everything is allowed to them."""
+    """The policy of principals without another one; by default it allows everything."""
     policies: dict[str, Policy] = {}
     session_seconds: Annotated[float, Meta(ge=60, le=366 * 86_400)] = 7 * 86_400.0
-    """How long who signed in with a browser stays so."""
+    """Lifetime of a browser session."""
     jwt: JwtConfig | None = None
     oidc: OidcConfig | None = None
     cors: CorsConfig = CorsConfig()
     limits_when_down: Literal["refuse", "allow"] = "refuse"
-    """What becomes of a request with limits when nobody can count it."""
+    """What happens to requests with limits while the relay cannot count them."""
 
     @property
     def requires_credentials(self) -> bool:
-        """Whether credentials are asked for, whatever the store holds."""
+        """Whether requests need credentials even if the store has no key."""
         return bool(self.keys) or self.key_env is not None or self.jwt is not None
 
     def policy(self, name: str | None = None) -> Policy:
-        """The policy of that name, or the default one."""
+        """Return the policy with this name, or the default policy."""
         name = name if name is not None else self.default_policy
         return self.policies[name] if name is not None else Policy()
 
 
 def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Every mistake, with its key and what would be right."""
+    """Return every mistake in `[access]`, each with its key and what would be right."""
     mistakes: list[str] = []
 
     def check_policy_name(key: str, policy: str | None) -> None:
@@ -116,8 +125,8 @@ def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) 
             mistakes.append(f"access.key_env: the environment has no {access.key_env}")
         elif len(key) < MIN_ENV_KEY_CHARACTERS or not key.isascii() or not key.isprintable() or " " in key:
             mistakes.append(
-                f"access.key_env: {access.key_env} must hold at least {MIN_ENV_KEY_CHARACTERS} ASCII characters without spaces; "
-                "`openssl rand -hex 32` makes good ones"
+                f"access.key_env: {access.key_env} must hold at least {MIN_ENV_KEY_CHARACTERS} ASCII characters "
+                "without spaces; `openssl rand -hex 32` makes good ones"
             )
     if not is_owner_name(access.key_owner):
         mistakes.append(f"access.key_owner: {OWNER_RULE}")
@@ -135,17 +144,20 @@ def check_access(access: AccessConfig, environ: Mapping[str, str] = os.environ) 
 
 
 PUBLIC_HOST_WITHOUT_KEYS = (
-    "server.host: {host!r} can be reached by others, and nothing says who may ask: set access.keys = true (and make "
-    "keys with `pellucid keys create`), or access.key_env, or [access.jwt]; or let in everybody who reaches it, with "
-    "server.allow_unauthenticated = true"
+    "server.host: {host!r} can be reached from other machines, and no credentials are required: set access.keys = true "
+    "(and make keys with `pellucid keys create`), or access.key_env, or [access.jwt]; or allow every client that can "
+    "reach it, with server.allow_unauthenticated = true"
 )
-"""The mistake of listening where others are (`host`) without `AccessConfig.requires_credentials`."""
+"""The mistake of listening at a public address (`host`) without `AccessConfig.requires_credentials`."""
 
 OWNER_RULE = "an owner has 1 to 128 letters, digits and . _ @ + -"
 
 
 def is_owner_name(owner: str) -> bool:
-    """Whether a name is one for an owner of keys. None of them can be an owner by a token: those have a | in them."""
+    """Return whether a text can name the owner of a key.
+
+    The owner of a token always contains a |, so no key's owner can equal one.
+    """
     return 0 < len(owner) <= 128 and all(c.isascii() and (c.isalnum() or c in "._@+-") for c in owner)
 
 
@@ -166,18 +178,18 @@ def _jwt_mistakes(jwt: JwtConfig) -> list[str]:
     if jwt.jwks_file is not None and not Path(jwt.jwks_file).expanduser().is_file():
         mistakes.append(f".jwks_file: there is no file {jwt.jwks_file!r}")
     if jwt.policies and jwt.policy_claim is None:
-        mistakes.append(".policies: of which claim? Set policy_claim")
+        mistakes.append(".policies: needs policy_claim, the claim whose values these are")
     return mistakes
 
 
 def _oidc_mistakes(oidc: OidcConfig, jwt: JwtConfig | None, environ: Mapping[str, str]) -> list[str]:
     mistakes = []
     if jwt is None:
-        mistakes.append(": whose? Name the provider in [access.jwt]: issuer, and what its tokens allow")
+        mistakes.append(": needs [access.jwt], which names the provider (issuer) and what its tokens allow")
     elif fetch_url_mistakes(jwt.issuer):
         mistakes.append(": access.jwt.issuer must be the provider's https:// address, under which it describes itself")
     if not oidc.client_id:
-        mistakes.append(".client_id: required: what the provider knows this gateway as")
+        mistakes.append(".client_id: required: the id of this gateway at the provider")
     if oidc.client_secret_env is not None and not environ.get(oidc.client_secret_env, "").strip():
         mistakes.append(f".client_secret_env: the environment has no {oidc.client_secret_env}")
     if "openid" not in oidc.scopes or any(" " in scope or not scope for scope in oidc.scopes):
@@ -193,7 +205,10 @@ def _oidc_mistakes(oidc: OidcConfig, jwt: JwtConfig | None, environ: Mapping[str
 
 
 def fetch_url_mistakes(url: str) -> list[str]:
-    """Who can change an answer on its way could let anybody in: https, or this machine."""
+    """Return the mistakes in an address from which keys or tokens are fetched.
+
+    It must be https, or on this machine: who can change a response on its way could admit any caller.
+    """
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -206,7 +221,7 @@ def fetch_url_mistakes(url: str) -> list[str]:
 
 
 def is_loopback(host: str) -> bool:
-    if host in ("127.0.0.1", "::1"):  # as good as all there are, and taking addresses apart is slow
+    if host in ("127.0.0.1", "::1"):  # nearly all loopback clients; parsing an address is slow
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -226,5 +241,5 @@ def _origin_mistakes(origin: str) -> list[str]:
     if not is_valid or origin != origin.lower() or not origin.isprintable() or " " in origin or "*" in origin:
         return [f"{origin!r} is no origin; it looks like https://app.example.com, in lower case, without a path"]
     if parts.port is not None and parts.port == {"http": 80, "https": 443}.get(scheme):
-        return [f"{origin!r}: browsers leave out the usual port; so must this"]
+        return [f"{origin!r}: leave out the default port, as browsers do"]
     return []

@@ -1,13 +1,12 @@
-"""Web pages of other origins: none may use the gateway unless it is named (`[access.cors]`).
+"""CORS: web pages of other origins may use the gateway only if `[access.cors]` names their origin.
 
-* A browser says where a page comes from (`Origin`); other clients do not, and are not asked.
-* Origins are compared letter by letter. `*` lets every page in that has a key, and then without credentials of the
-  browser's own.
-* Where nobody needs a key, a page could also come from a name that its owner points at this machine (DNS rebinding):
-  it would look like our own. So there, a page of our own is one that was asked for at an address or at localhost. Under
-  `/api`, that goes for requests that say nothing of a page, too: a page's own browser leaves `Origin` out of its GETs.
+* A browser sends the origin of a page (`Origin`). Other clients do not, and are not checked.
+* Origins are compared literally. `*` allows every page that has a key, without the browser's own credentials.
+* Where no credentials are required, a page can also come from a name that its owner points at this machine (DNS
+  rebinding), and look like our own page. So there, our own page is only one that was requested at an address or at
+  localhost. Under `/api` this also holds for requests without `Origin`, which browsers leave out of the GETs of a page.
 
-Pure functions of the request's headers. An answer to a page, streamed or not, carries `headers`.
+These are pure functions of the request's headers. Every response to a page, streamed or not, carries `headers`.
 """
 
 from __future__ import annotations
@@ -30,10 +29,12 @@ EXPOSED_HEADERS = b"x-request-id, retry-after, www-authenticate, pellucid-warnin
 PREFLIGHT_SECONDS = b"600"
 
 _HOST = re.compile(r"(?:\[(?P<bracketed>[^][]*)\]|(?P<name>[^][:]*))(?::[0-9]*)?")
-"""A Host: a name or an address, and maybe a port. Nothing else stands before or behind."""
+"""A Host: a name or an address, optionally with a port, and nothing else."""
 
 
 class Cors:
+    """The checks and response headers for one configuration."""
+
     def __init__(self, config: CorsConfig | None = None) -> None:
         config = config or CorsConfig()
         self._origins = frozenset(origin.encode() for origin in config.origins)
@@ -42,9 +43,14 @@ class Cors:
         self._credentials = config.credentials and not self._allows_all
 
     def check(self, scope: Mapping[str, Any], *, unauthenticated: bool = False) -> None:
-        """Refuse a foreign page, over HTTP and WebSocket. Raises `AccessError` (forbidden).
+        """Refuse a page of another origin, over HTTP and WebSocket.
 
-        `open_door`: whether this request is served without credentials.
+        Args:
+            scope: the ASGI scope of the request.
+            unauthenticated: whether this request is served without credentials.
+
+        Raises:
+            AccessError: forbidden.
         """
         request_headers = dict(scope["headers"])
         origin, host = request_headers.get(b"origin"), request_headers.get(b"host", b"")
@@ -54,8 +60,8 @@ class Cors:
             and not (self._allows_all or host in self._hosts or _cannot_be_rebound(host))
         ):
             raise forbidden(
-                "this gateway knows no keys, so it is used at an address or at localhost; for another name, put its "
-                "origin into access.cors.origins",
+                "this gateway has no keys, so it can only be used at an address or at localhost; for another name, put "
+                "its origin into access.cors.origins",
                 "foreign_origin",
             )
         if origin is None or self._is_named_origin(origin):
@@ -67,17 +73,17 @@ class Cors:
             )
 
     def is_from_named_origin(self, scope: Mapping[str, Any]) -> bool:
-        """Whether this comes from a page that the operator named."""
+        """Return whether the request comes from a page whose origin the operator named."""
         origin = dict(scope["headers"]).get(b"origin")
         return origin is not None and self._is_named_origin(origin)
 
     def headers(self, scope: Mapping[str, Any]) -> list[HTTPHeader]:
-        """What every answer to this request carries, errors and streams too."""
+        """Return the headers that every response to this request carries, errors and streams too."""
         if not self._origins:
             return []
         if self._allows_all:
             return [(b"access-control-allow-origin", b"*"), (b"access-control-expose-headers", EXPOSED_HEADERS)]
-        # Also on answers to others: a cache must not give a page what was meant for another.
+        # Sent to all clients: a cache must not give one page the response that was made for another.
         vary = (b"vary", b"origin")
         origin = dict(scope["headers"]).get(b"origin")
         if origin is None or not self._is_named_origin(origin):
@@ -88,9 +94,9 @@ class Cors:
         return headers
 
     def preflight(self, scope: Mapping[str, Any]) -> list[HTTPHeader] | None:
-        """The headers of the empty answer (204) to a browser's question; None if the request is not one.
+        """Return the headers of the empty response (204) to a preflight request; None if the request is not one.
 
-        A page that is not named is not told anything, and its browser sends nothing more.
+        For an origin that is not named, the response allows nothing, so its browser sends no request.
         """
         request_headers = dict(scope["headers"])
         if (
@@ -103,7 +109,7 @@ class Cors:
         if not self._is_named_origin(request_headers[b"origin"]):
             return headers
         headers += [(b"access-control-allow-methods", ALLOWED_METHODS), (b"access-control-max-age", PREFLIGHT_SECONDS)]
-        # Whoever is named may send any header: SDKs send many of their own.
+        # A named origin may send any header: SDKs send many of their own.
         if requested := request_headers.get(b"access-control-request-headers"):
             headers.append((b"access-control-allow-headers", requested))
         return headers
@@ -113,7 +119,7 @@ class Cors:
 
 
 def _cannot_be_rebound(host: bytes) -> bool:
-    """Whether a Host is an address or this machine's own name, to which nobody else can point a name of theirs."""
+    """Return whether a Host is an address or localhost: their owner cannot point them at another machine."""
     match = _HOST.fullmatch(host.decode("latin-1").lower())
     if match is None:
         return False

@@ -1,7 +1,7 @@
-"""The credential that a request brings, from where clients put it.
+"""The credential of a request, from the headers where clients send it.
 
-`Authorization: Bearer …` (OpenAI's SDKs, and everybody's), `x-api-key` (Anthropic's) or `api-key` (Azure's). Never the
-address: addresses end up in logs and histories.
+These are `Authorization: Bearer …` (OpenAI's SDKs and most others), `x-api-key` (Anthropic's) and `api-key` (Azure's).
+The URL is not read: URLs end up in logs and histories.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ _KEY_HEADERS = (b"x-api-key", b"api-key")
 
 
 def credential(scope: Mapping[str, Any]) -> str | None:
-    """The one credential, or None. Raises `AccessError` (unauthorized) for two that differ, or one that is none."""
+    """Return the credential of a request, or None.
+
+    Raises:
+        AccessError: unauthorized for two different credentials, or for a text that cannot be one.
+    """
     values: set[bytes] = set()
     for name, value in scope["headers"]:
         if name == b"authorization":
             scheme, _, rest = value.strip().partition(b" ")
-            # Another scheme is for somebody before us.
+            # Another scheme is for a proxy in front of the gateway.
             if scheme.lower() == b"bearer":
                 values.add(rest.strip())
         elif name in _KEY_HEADERS:

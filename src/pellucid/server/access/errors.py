@@ -1,4 +1,4 @@
-"""How a request is turned away: the error, and the headers that say it to HTTP clients."""
+"""Errors of access control, with the HTTP headers that belong to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ HTTPHeader = tuple[bytes, bytes]
 
 
 class AccessError(RequestError):
-    """Not admitted, not allowed, not now. `headers` belong on the answer (`WWW-Authenticate`, `x-ratelimit-*`)."""
+    """A request is not authenticated, not allowed, or over a limit.
+
+    `headers` belong on the response (`WWW-Authenticate`, `x-ratelimit-*`).
+    """
 
     def __init__(
         self,
@@ -26,7 +29,10 @@ class AccessError(RequestError):
 
 
 def unauthorized(message: str, code: str) -> AccessError:
-    """A 401. RFC 6750 §3: a request without credentials is told the scheme, and no more."""
+    """Return a 401 error.
+
+    RFC 6750 §3: a request without credentials gets the scheme, and no error code.
+    """
     challenge = b'Bearer realm="pellucid"'
     if code != "missing_credentials":
         challenge += b', error="invalid_token"'
@@ -34,14 +40,15 @@ def unauthorized(message: str, code: str) -> AccessError:
 
 
 def forbidden(message: str, code: str, param: str | None = None) -> AccessError:
+    """Return a 403 error."""
     return AccessError(message, kind="forbidden", code=code, param=param)
 
 
 def unavailable(message: str) -> AccessError:
-    """Who is asking cannot be found out now; nobody is let in for that."""
+    """Return a 503 error: the caller cannot be authenticated now, so the request is refused."""
     return AccessError(message, kind="unavailable", code="access_unavailable", retry_after=5)
 
 
 def headers_of(error: PellucidError) -> list[HTTPHeader]:
-    """The headers that an error brings along; none, unless it is one of ours."""
+    """Return the HTTP headers of an error; none unless it is an `AccessError`."""
     return error.headers if isinstance(error, AccessError) else []

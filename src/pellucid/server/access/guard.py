@@ -1,20 +1,20 @@
-"""Who is asking, and whether they may: the server's one door.
+"""Authentication and limits: who sends a request, and whether they may.
 
-    principal = await guard.admit(scope)               # HTTP and WebSocket alike; again for each turn of a socket
+    principal = await guard.admit(scope)               # HTTP and WebSocket; again for each turn of a socket
     principal.policy.check_model(name)
-    headers = await guard.spend(principal)             # for the answer
-    async with guard.stream(principal):
+    headers = await guard.spend(principal)             # for the response
+    async with guard.stream_slot(principal):
         ...
     await guard.charge(principal, usage)
 
-It stands beside the streams, not around them: nothing here is called for an event.
+Nothing here is called for an event of a stream.
 
-* Without keys, tokens or a configured key, whoever asks from this machine is the principal `local`; from elsewhere,
-  nobody is, unless the operator says so (`allow_unauthenticated`). The first key that is made closes that door, within
-  `key_seconds` and for good.
-* What cannot be found out admits nobody: a store or an issuer that is down is a 503, never a guess.
-* Under `/api`, who signed in with a browser brings a cookie (`session`), and what browsers send is looked at more
-  closely (`same_origin`). A credential in a header goes before the cookie.
+* Without keys, tokens or a configured key, a client on this machine is the principal `local`, and other clients are
+  refused, unless the operator allows them (`allow_unauthenticated`). When the first key is created, credentials are
+  required from then on, within `key_seconds` and for good.
+* When a credential cannot be checked, the request is refused: a store or an issuer that is down gives a 503.
+* Under `/api`, a person who signed in with a browser sends a cookie (`session`), and requests of browsers are checked
+  more closely (`same_origin`). A credential in a header takes precedence over the cookie.
 """
 
 from __future__ import annotations
@@ -46,17 +46,16 @@ from .policy import Principal
 from .session import COOKIE, BrowserSession, BrowserSessions, KeySession, ProviderSession, read_cookie, session_over
 
 LOCAL_OWNER = "local"
-"""The owner of what is made where nobody needs a key."""
+"""The owner of data that is created where no credentials are required."""
 
 SignInMethod = Literal["key", "oidc"]
-"""How a person can sign in."""
+"""A way in which a person can sign in."""
 
 
 class Guard:
-    """One for the whole process; `start` and `aclose` it with the server. Making it may raise `ConfigError`.
+    """Authenticates requests and applies limits. One for the process.
 
-    `keys` are the store's (`store.keys`); None where there is no store. `seal_keys`: those of sealing, now; without
-    them nobody signs in with a browser.
+    `start` and `aclose` it with the server.
     """
 
     def __init__(
@@ -71,6 +70,21 @@ class Guard:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Create a guard.
+
+        Args:
+            access: `[access]` of the configuration.
+            keys: the store's keys (`store.keys`); None where there is no store.
+            relay: counts requests, tokens and slots.
+            allow_unauthenticated: whether clients of other machines are admitted while no credentials are required.
+            seal_keys: returns the current seal keys; without them, signing in with a browser is not possible.
+            environ: the environment, which holds secrets.
+            clock: wall clock, in seconds since 1970.
+            monotonic: monotonic clock in seconds.
+
+        Raises:
+            ConfigError: a secret cannot be used.
+        """
         self.cors = Cors(access.cors)
         self._requires_credentials = access.requires_credentials
         self._allow_unauthenticated = allow_unauthenticated
@@ -103,7 +117,7 @@ class Guard:
         self._local = Principal(LOCAL_OWNER, None, LOCAL_OWNER, access.policy())
 
     async def start(self) -> None:
-        """Tell the operator of keys that cannot work here. A store that is down is found out later."""
+        """Log keys that cannot work here. A store that is down is noticed later."""
         if self._key_cache is not None:
             await self._key_cache.log_foreign_keys()
 
@@ -113,8 +127,15 @@ class Guard:
             await self._tokens.aclose()
 
     async def admit(self, scope: Mapping[str, Any]) -> Principal:
-        """Who is asking. Raises `AccessError`: unauthorized, forbidden, or unavailable when it cannot be known; and
-        `RequestError` for what no browser is to send."""
+        """Return the principal of a request.
+
+        Args:
+            scope: the ASGI scope, of HTTP or of a WebSocket.
+
+        Raises:
+            AccessError: unauthorized; forbidden; or unavailable when the credential cannot be checked.
+            RequestError: a request under `/api` that browsers must not send.
+        """
         needs_credential = await self.requires_credential(scope)
         if not needs_credential:
             self._refuse_remote(scope)
@@ -128,12 +149,15 @@ class Guard:
                 same_origin.check_own_page(scope)
                 return await self._principal_of_session(self.browser_sessions.decode(cookie_value))
         raise unauthorized(
-            "this gateway asks for an API key or a token; send it as Authorization: Bearer …",
+            "this gateway requires an API key or a token; send it as Authorization: Bearer …",
             "missing_credentials",
         )
 
     async def requires_credential(self, scope: Mapping[str, Any]) -> bool:
-        """Whether a credential is asked for; and that no foreign page sends this where none is. Raises as `admit`."""
+        """Return whether this request needs a credential.
+
+        Where it needs none, requests of foreign pages are refused here. Raises as `admit` does.
+        """
         needs_credential = self._requires_credentials or (
             self._key_cache is not None and await self._key_cache.has_keys()
         )
@@ -145,6 +169,7 @@ class Guard:
         return needs_credential
 
     async def _authenticate(self, text: str) -> Principal:
+        """Return the principal of a credential: the key in the environment, an API key, or a token."""
         if self._env_principal is not None and hmac.compare_digest(_digest(text), self._env_principal[0]):
             return self._env_principal[1]
         if self._key_cache is not None and looks_like_key(text):
@@ -156,7 +181,7 @@ class Guard:
     # --- browsers ----------------------------------------------------------------------------------------------
 
     async def sign_in_methods(self) -> list[SignInMethod]:
-        """How a person can sign in."""
+        """Return the ways in which a person can sign in."""
         if self.browser_sessions is None:
             return []
         keys = self._env_principal is not None or (
@@ -166,9 +191,16 @@ class Guard:
         return [method for method, is_available in available.items() if is_available]
 
     async def sign_in(self, text: str) -> tuple[Principal, str]:
-        """Whose the key is, and the session's cookie. Raises `AccessError`, the same for every key that is not one."""
+        """Sign a person in with an API key.
+
+        Returns:
+            The principal of the key, and the value of the session's cookie.
+
+        Raises:
+            AccessError: the same for every key that is not valid.
+        """
         if self.browser_sessions is None:
-            raise forbidden("nobody can sign in with a browser here", "no_sign_in")
+            raise forbidden("signing in with a browser is not possible here", "no_sign_in")
         text = text.strip()
         if self._env_principal is not None and hmac.compare_digest(_digest(text), self._env_principal[0]):
             return self._env_principal[1], self.browser_sessions.encode(self.browser_sessions.for_env_key())
@@ -187,7 +219,7 @@ class Guard:
         )
 
     async def _principal_of_session(self, session: BrowserSession) -> Principal:
-        """Who that is now."""
+        """Return the current principal of a browser session."""
         assert self.browser_sessions is not None
         if isinstance(session, KeySession):
             if self._key_cache is None:
@@ -209,31 +241,41 @@ class Guard:
     # --- limits ------------------------------------------------------------------------------------------------
 
     async def spend(self, principal: Principal, requests: int = 1) -> list[HTTPHeader]:
-        """Count a request; gives the `x-ratelimit-*` headers of its answer. Raises `AccessError`."""
+        """Count requests.
+
+        Returns:
+            The `x-ratelimit-*` headers of the response.
+
+        Raises:
+            AccessError: too_many_requests; or unavailable when the relay cannot count.
+        """
         return await self._rates.spend(principal, requests)
 
     def has_limits(self, principal: Principal) -> bool:
-        """Whether `charge` and `stream` do anything for this principal."""
+        """Return whether `charge` and `stream_slot` have an effect for this principal."""
         return has_limits(principal.policy)
 
     async def charge(
         self, principal: Principal, usage: Usage, *, characters: int = 0, reasoning_characters: int = 0
     ) -> None:
-        """Count the tokens of a run that is over, however it ended (see `limits.tokens_of`). Never fails."""
+        """Count the tokens of a run that is over, however it ended (see `limits.charged_tokens`). Never raises."""
         await self._rates.charge(principal, charged_tokens(usage, characters, reasoning_characters))
 
     def stream_slot(self, principal: Principal) -> AbstractAsyncContextManager[None]:
-        """A place among the responses under way, for the time of the block. Raises `AccessError` on entering it."""
+        """Hold one of the principal's concurrent streams for the block. Entering it raises `AccessError`."""
         return self._rates.stream_slot(principal)
 
     def _refuse_remote(self, scope: Mapping[str, Any]) -> None:
-        """An application can be served in other ways than its configuration says; where from is what counts."""
+        """Refuse a client of another machine.
+
+        The application may be served at another address than the configured one, so the client's address is checked.
+        """
         client = scope.get("client")
-        # A Unix socket has no addresses; who may use it is the file system's matter.
+        # A Unix socket has no addresses; the file system decides who may use it.
         if self._allow_unauthenticated or client is None or not _is_remote(client[0]):
             return
         raise unauthorized(
-            "this gateway knows no keys, so it serves its own machine alone; its operator can make keys with "
+            "this gateway has no keys, so it serves only its own machine; its operator can make keys with "
             "`pellucid keys create`",
             "missing_credentials",
         )
@@ -244,5 +286,5 @@ def _is_remote(host: str) -> bool:
 
 
 def _digest(text: str) -> bytes:
-    """Of one length, whatever the text's: a comparison then tells nothing about it."""
+    """Return a hash of fixed length, so that a comparison reveals nothing about the text."""
     return sha256(text.encode()).digest()

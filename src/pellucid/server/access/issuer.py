@@ -1,8 +1,8 @@
-"""An issuer over HTTP: its description, and whatever it is asked.
+"""HTTP client for a token issuer: its OpenID configuration, its keys, and its token endpoint.
 
-* Only addresses that the operator wrote, or that the issuer's own description names, and those over https (or on this
-  machine). No redirect is followed, no cookie kept, no answer read that is larger than `MAX_FILE_BYTES`.
-* What is wrong with an answer is said without quoting anything of it.
+* It requests only addresses that the operator configured or that the issuer's configuration names, over https (or on
+  this machine). It follows no redirect, stores no cookie, and reads no response over `MAX_BYTES`.
+* Its errors quote nothing of a response.
 """
 
 from __future__ import annotations
@@ -22,57 +22,60 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 20
 
 REQUEST_ERRORS = (OSError, TimeoutError)
-"""What asking raises besides `InvalidIssuerResponse`."""
+"""Exceptions of a request, in addition to `InvalidIssuerResponse`."""
 
 
 class InvalidIssuerResponse(Exception):
-    """What was fetched is not what it should be. Says which, and quotes nothing of it."""
+    """A response or a file is not what it should be. The message quotes nothing of it."""
 
 
 def describe_issuer_error(error: Exception) -> str:
-    """What to tell the operator of an `InvalidIssuerResponse`, or of one of `REQUEST_ERRORS`: those may quote addresses."""
+    """Return a text for the operator's log. Other errors may quote addresses, so only their type is named."""
     return str(error) if isinstance(error, InvalidIssuerResponse | IssuerUnreachable) else type(error).__name__
 
 
 class IssuerUnreachable(OSError):
-    """The issuer did not answer, or not in HTTP. Says with which error."""
+    """The issuer did not answer, or not with HTTP. The message names the error."""
 
 
 class Issuer:
-    """`aclose` when the server ends. Everything raises `InvalidIssuerResponse`, or one of `REQUEST_ERRORS`."""
+    """HTTP client for one issuer. All methods raise `InvalidIssuerResponse` or one of `REQUEST_ERRORS`.
+
+    `aclose` it with the server.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._session: aiohttp.ClientSession | None = None
 
     async def fetch_configuration(self) -> dict[str, Any]:
-        """Its openid-configuration."""
+        """Fetch the issuer's openid-configuration."""
         configuration = await self.get_json(f"{self.name.rstrip('/')}/.well-known/openid-configuration")
         if not isinstance(configuration, dict) or configuration.get("issuer") != self.name:
             raise InvalidIssuerResponse("its openid-configuration is of another issuer")
         return configuration
 
     async def get_json(self, url: str) -> Any:
-        """The JSON at an address."""
+        """Fetch the JSON at an address."""
         status, body = await self._request("GET", url, {})
         if status != 200:
             raise InvalidIssuerResponse(f"it answered {status}")
         return decode_json(body)
 
     async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> tuple[int, Any]:
-        """The status and the JSON with which it answers a form."""
+        """Send a form, and return the status and the JSON of the response."""
         status, body = await self._request("POST", url, headers, form)
         return status, decode_json(body)
 
     async def aclose(self) -> None:
-        """Once, with the server; also if it was never asked."""
+        """Close the client's session, if there is one."""
         if self._session is not None:
             await self._session.close()
 
     async def _request(
         self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None = None
     ) -> tuple[int, bytearray]:
-        import aiohttp  # a large package, which only a gateway with an issuer needs
+        import aiohttp  # a large package that only a gateway with an issuer needs
 
         if self._session is None:
             self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
@@ -92,7 +95,16 @@ class Issuer:
 
 
 def url_from_configuration(configuration: Mapping[str, Any], name: str, purpose: str) -> str:
-    """An address that the description names. Raises `InvalidIssuerResponse` if it cannot be trusted."""
+    """Return an address that the issuer's openid-configuration names.
+
+    Args:
+        configuration: the openid-configuration.
+        name: the field with the address.
+        purpose: what the address is for, in the error.
+
+    Raises:
+        InvalidIssuerResponse: there is no address, or it cannot be trusted.
+    """
     url = configuration.get(name)
     if not isinstance(url, str) or fetch_url_mistakes(url):
         raise InvalidIssuerResponse(f"its openid-configuration names no https:// address of {purpose}")
@@ -100,7 +112,7 @@ def url_from_configuration(configuration: Mapping[str, Any], name: str, purpose:
 
 
 def decode_json(data: bytes | bytearray) -> Any:
-    """Raises `InvalidIssuerResponse`."""
+    """Decode JSON. Raises `InvalidIssuerResponse`."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

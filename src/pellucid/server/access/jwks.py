@@ -1,10 +1,10 @@
-"""An issuer's public keys: fetched, kept, and fetched again when a token names one that is not among them.
+"""An issuer's public keys (JWKS): fetched, cached, and fetched again for a token with an unknown key id.
 
-* Keys older than `refresh_seconds` are fetched again behind the requests, which go on with the old ones meanwhile.
-* A key that is not known is worth one fetch, on which all wait who need it; but no two fetches begin within
-  `retry_seconds`, so that made-up key ids cannot hammer the issuer.
-* While the issuer is down, or says something that is no set of keys, the last good set stays.
-* Nothing is followed anywhere: no redirects, no key or address that a token brings along.
+* Keys older than `refresh_seconds` are fetched in the background; requests use the old ones meanwhile.
+* An unknown key id causes one fetch, for which all requests that need it wait. Two fetches are at least `retry_seconds`
+  apart, so that invented key ids cannot overload the issuer.
+* While the issuer is down or does not send a valid key set, the last valid set is used.
+* Redirects, and keys or addresses that a token brings along, are not followed.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ MAX_KEYS = 100
 
 _MIN_RSA_BITS = 2048
 _OTHER_CURVES = ("Ed448", "X25519", "X448")
-"""The name EdDSA says no curve (RFC 8037); here it means Ed25519."""
+"""Curves that are refused. The name EdDSA does not define the curve (RFC 8037); here it means Ed25519."""
 
 
 class Jwks:
+    """The cached key set of one issuer."""
+
     def __init__(self, config: JwtConfig, issuer: Issuer, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._issuer = issuer
@@ -50,7 +52,18 @@ class Jwks:
         self._fetch_task: asyncio.Task[None] | None = None
 
     async def keys(self, kid: str | None, algorithm: str) -> list[Key]:
-        """The keys that may have signed; empty if the issuer has none such. Raises `BackendUnavailable` when no key is known."""
+        """Return the keys that may have made a signature.
+
+        Args:
+            kid: the key id of the token, if it has one.
+            algorithm: the signature algorithm of the token.
+
+        Returns:
+            The keys; empty if the issuer has none that fits.
+
+        Raises:
+            BackendUnavailable: no key set is known.
+        """
         matching = self._matching_keys(kid, algorithm)
         if matching and self._monotonic() - self._fetched_at > self._config.refresh_seconds:
             self._begin_fetch()
@@ -73,7 +86,7 @@ class Jwks:
         return [key for key in candidates if JWSRegistry.filter_algorithms(key, [algorithm])]
 
     def _begin_fetch(self) -> asyncio.Task[None] | None:
-        """The fetch that is under way, or a new one if it is time for one."""
+        """Return the running fetch, or a new one if enough time has passed since the last."""
         if self._fetch_task is None and self._monotonic() - self._attempted_at >= self._config.retry_seconds:
             self._attempted_at = self._monotonic()
             self._fetch_task = asyncio.create_task(self._refresh())
@@ -103,7 +116,7 @@ class Jwks:
 
 
 def check_jwks_file(path: str) -> None:
-    """Raises `ConfigError` for a file that holds no keys to verify with."""
+    """Check that a file holds keys that can verify a signature. Raises `ConfigError`."""
     try:
         _verification_keys(decode_json(_read_file(path)))
     except (OSError, InvalidIssuerResponse) as error:
@@ -116,7 +129,11 @@ def _read_file(path: str) -> bytes:
 
 
 def _verification_keys(document: Any) -> list[Key]:
-    """The keys that can verify; one that is not understood hides no other (RFC 7517 §5). Raises `InvalidIssuerResponse`."""
+    """Return the keys of a set that can verify signatures. Keys that are not understood are ignored (RFC 7517 §5).
+
+    Raises:
+        InvalidIssuerResponse: it is not a key set, or holds no such key.
+    """
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list) or len(entries) > MAX_KEYS:
         raise InvalidIssuerResponse(f"it is not a set of at most {MAX_KEYS} keys")

@@ -1,10 +1,10 @@
-"""Tokens of an issuer (JWT): who signed them, for whom, until when, and whose they are.
+"""Verification of an issuer's tokens (JWT): signature, audience, time, and the owner that they name.
 
-* The algorithm is one of the configured ones, all asymmetric, and fits the key: neither `none` nor a public key used
-  as an HMAC secret can pass.
-* `iss`, `aud`, `exp` and the owner's claim must be there; `nbf` and `iat` are kept to where they are.
-* The owner is the issuer and the claim's value, with a | between: no key's owner can be the same, nor another
-  issuer's.
+* The algorithm must be one of the configured ones, all asymmetric, and fit the key: neither `none` nor a public key
+  used as an HMAC secret is accepted.
+* `iss`, `aud`, `exp` and the owner's claim are required; `nbf` and `iat` are checked if present.
+* The owner is the issuer and the claim's value, separated by |. So it cannot equal the owner of a key or of another
+  issuer.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ _JWT_PATTERN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 
 
 class _JOSEHeader(msgspec.Struct):
+    """The fields of a JOSE header (RFC 7515 §4) that are used."""
+
     alg: str
     kid: str | None = None
     crit: Any = None
@@ -43,7 +45,7 @@ class _Registry(JWSRegistry):
     max_header_length = _MAX_HEADER_BYTES
 
     def get_alg(self, name: str) -> Any:
-        # Without the library's warning about the name EdDSA (RFC 9864), under which issuers still sign.
+        # Avoids the library's warning about the name EdDSA (RFC 9864), which issuers still use.
         if name not in (self.allowed or ()):
             raise UnsupportedAlgorithmError()
         return self.algorithms[name]
@@ -54,7 +56,10 @@ def looks_like_token(text: str) -> bool:
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose a token is. `policy` is the name of one; None: the default."""
+    """The person or client that a token names.
+
+    `policy` is the name of a policy; None: the default.
+    """
 
     owner: str
     name: str
@@ -62,7 +67,7 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class TokenVerifier:
-    """Verifies tokens. `aclose` when the server ends."""
+    """Verifies tokens of the configured issuer. `aclose` it with the server."""
 
     def __init__(
         self,
@@ -76,7 +81,7 @@ class TokenVerifier:
         self.issuer = Issuer(config.issuer)
         self._jwks = Jwks(config, self.issuer, monotonic)
         self._clock = clock
-        # A header that nobody knows is to be ignored (RFC 7515 §4), but for those in `crit`, which we refuse.
+        # Unknown header fields are ignored (RFC 7515 §4). A token with `crit` is refused.
         self._registry = _Registry(algorithms=list(config.algorithms), strict_check_header=False)
         self._audiences = [config.audience] if isinstance(config.audience, str) else config.audience
 
@@ -85,13 +90,24 @@ class TokenVerifier:
         await self.issuer.aclose()
 
     async def verify(self, text: str) -> Principal:
-        """Whose token it is. Raises `AccessError`: unauthorized, forbidden, or unavailable when it cannot be known."""
+        """Return the principal of a token.
+
+        Raises:
+            AccessError: unauthorized; forbidden; or unavailable when the issuer's keys cannot be fetched.
+        """
         identity = self.identity_of(await self.verify_claims(text))
         return Principal(identity.owner, None, identity.name, self._access.policy(identity.policy))
 
     async def verify_claims(self, text: str, audiences: list[str] | None = None) -> dict[str, Any]:
-        """The claims of a token that the issuer made for one of `audiences`, by default those of the configuration.
-        Raises `AccessError` (unauthorized, unavailable)."""
+        """Verify a token and return its claims.
+
+        Args:
+            text: the token.
+            audiences: accepted values of `aud`; by default those of the configuration.
+
+        Raises:
+            AccessError: unauthorized; or unavailable when the issuer's keys cannot be fetched.
+        """
         registry = self._claims_registry(self._audiences if audiences is None else audiences)
         header = _decode_header(text)
         if header.alg not in self._config.algorithms:
@@ -123,11 +139,15 @@ class TokenVerifier:
         raise unauthorized("no key of the issuer has signed this token", "invalid_token")
 
     def identity_of(self, claims: dict[str, Any]) -> Identity:
-        """Whose the claims are. Raises `AccessError` (unauthorized, forbidden)."""
+        """Return the identity that verified claims name.
+
+        Raises:
+            AccessError: unauthorized if there is no owner; forbidden if no policy matches.
+        """
         config = self._config
         owner = _claim_value(claims, config.owner_claim)
         if not isinstance(owner, str) or not 0 < len(owner) <= _MAX_OWNER_CHARACTERS or not owner.isprintable():
-            raise unauthorized(f"the token's claim {config.owner_claim} does not name anybody", "invalid_token")
+            raise unauthorized(f"the token's claim {config.owner_claim} does not name an owner", "invalid_token")
         policy: str | None = None
         if config.policy_claim is not None:
             value = _claim_value(claims, config.policy_claim)
@@ -143,7 +163,7 @@ class TokenVerifier:
         return Identity(f"{config.issuer}|{owner}", name, policy)
 
     def _claims_registry(self, audiences: list[str]) -> jwt.JWTClaimsRegistry:
-        """What the claims must be."""
+        """Return the requirements for claims."""
         return jwt.JWTClaimsRegistry(
             lambda: int(self._clock()),
             self._config.leeway_seconds,
@@ -154,7 +174,7 @@ class TokenVerifier:
 
 
 def _decode_header(text: str) -> _JOSEHeader:
-    """What the token says about itself, none of which is believed yet."""
+    """Decode the JOSE header of a token. It is not verified yet."""
     if len(text) > MAX_TOKEN_CHARACTERS:
         raise unauthorized(f"the token is longer than {MAX_TOKEN_CHARACTERS} characters", "invalid_token")
     first = text.partition(".")[0]
@@ -168,7 +188,7 @@ def _decode_header(text: str) -> _JOSEHeader:
 
 
 def _claim_value(claims: dict[str, Any], name: str) -> Any:
-    """A claim by its name, or by a path through objects: names with dots in them exist, too."""
+    """Return a claim by its name, or by a path through objects. Names that contain dots are tried first."""
     if name in claims:
         return claims[name]
     value: Any = claims

@@ -1,10 +1,12 @@
-"""The keys that are known: looked up by their hash, and believed for some seconds.
+"""Cache of API keys, by their hash. An entry is valid for some seconds.
 
-* What the store said of a key is believed for `seconds`: a revocation takes effect within them, and for as long the
-  keys that were just used go on while the store is down. After that nobody is let in who cannot be looked up.
+* A row that was read from the store is used for `ttl_seconds`. So a revocation takes effect within that time, and keys
+  that were just used keep working for as long while the store is down. After that, a key that cannot be looked up is
+  refused.
 * Expiry needs no store: it is checked at each use.
-* A thousand requests with one key ask the store once; nobody's unknown keys push out the known ones.
-* That a key was used is written nowhere: it would be a write for every request.
+* Concurrent requests with one key share one query. Unknown keys have a cache of their own, so they cannot evict known
+  ones.
+* The time of the last use of a key is not stored: it would cost a write for every request.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ MAX_UNKNOWN = 1_000
 
 
 class KeyStore(Protocol):
-    """The store's keys (`pellucid.storage.Keys`), as far as they are needed here."""
+    """The methods of the store's keys (`pellucid.storage.Keys`) that are needed here."""
 
     async def by_hash(self, hash: bytes) -> StoredKey | None: ...
 
@@ -39,12 +41,16 @@ class KeyStore(Protocol):
 
 
 class _Entry(msgspec.Struct, frozen=True):
+    """One lookup: what the store returned, and until when (monotonic seconds) it is used."""
+
     until: float
     row: StoredKey | None
     policy: Policy | None
 
 
 class KeyCache:
+    """Finds the principal of an API key."""
+
     def __init__(
         self,
         keys: KeyStore,
@@ -53,6 +59,15 @@ class KeyCache:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """Create an empty cache.
+
+        Args:
+            keys: the store's keys.
+            make_hasher: creates the hasher. Called when the first key is used.
+            ttl_seconds: how long a lookup is used.
+            clock: wall clock, in seconds since 1970; for the expiry of keys.
+            monotonic: monotonic clock in seconds; for the age of entries.
+        """
         self._keys = keys
         self._make_hasher = make_hasher
         self._hasher: KeyHasher | None = None
@@ -66,15 +81,23 @@ class KeyCache:
         self._has_keys_until = 0.0
 
     async def authenticate(self, text: str) -> Principal:
-        """Whose key it is. Raises `AccessError`: unauthorized, or unavailable when that cannot be known."""
+        """Return the principal of an API key.
+
+        Raises:
+            AccessError: unauthorized for a key that is not valid; unavailable when it cannot be looked up.
+        """
         return await self.authenticate_digest(key_id_of(text), self.digest(text))
 
     def digest(self, text: str) -> bytes:
-        """The keyed hash of a key. Raises `AccessError` (unavailable)."""
+        """Return the keyed hash of an API key.
+
+        Raises:
+            AccessError: unavailable when the pepper cannot be read.
+        """
         return self._require_hasher().digest(text)
 
     async def authenticate_digest(self, key_id: str, digest: bytes) -> Principal:
-        """Whose key it is that has this id and this hash. Raises as `find` does."""
+        """Return the principal of the API key with this id and this keyed hash. Raises as `authenticate` does."""
         if not self._require_hasher().is_own_hash(digest):
             raise unauthorized("the key was made under another pepper", "invalid_api_key")
         entry = self._known.get(digest) or self._unknown.get(digest)
@@ -89,19 +112,24 @@ class KeyCache:
             raise unauthorized("this API key has expired", "key_expired")
         if entry.policy is None:
             raise forbidden(
-                "what this API key may do was written by a newer version of the gateway, and this one cannot keep to "
-                "it; bring the gateway up to date, or make the key again",
+                "the policy of this API key was written by a newer version of the gateway, and this version cannot "
+                "apply it; update the gateway, or make the key again",
                 "key_policy_unreadable",
             )
         return Principal(row.owner, row.id, row.name, entry.policy)
 
     def hasher(self) -> KeyHasher:
-        """Made when the first key comes: who uses none needs no pepper. Raises `ConfigError`."""
+        """Return the hasher, created at the first use: a gateway without API keys needs no pepper.
+
+        Raises:
+            ConfigError: the pepper cannot be used.
+        """
         if self._hasher is None:
             self._hasher = self._make_hasher()
         return self._hasher
 
     def _require_hasher(self) -> KeyHasher:
+        """Return the hasher, or raise `AccessError` (unavailable) if there is no usable pepper."""
         try:
             return self.hasher()
         except ConfigError as error:
@@ -109,7 +137,7 @@ class KeyCache:
             raise unavailable("API keys cannot be checked now; the operator's log says why") from error
 
     async def log_foreign_keys(self) -> None:
-        """Log how many keys were made under another pepper, which are unknown here. Never fails."""
+        """Log how many keys were made under another pepper, and are therefore unknown here. Never raises."""
         try:
             rows = await call_backend(self._keys.list())
             foreign = sum(not self.hasher().is_own_hash(row.hash) for row in rows) if rows else 0
@@ -119,10 +147,12 @@ class KeyCache:
             log.warning("%d of %d API keys were made under another pepper and are unknown here", foreign, len(rows))
 
     async def has_keys(self) -> bool:
-        """Whether a key was ever made. Once it was, the answer stays.
+        """Return whether a key was ever created. A positive answer is final.
 
-        While the store is down no key can be made, so the last answer holds. Raises `AccessError` (unavailable) when
-        there is none.
+        While the store is down, no key can be created, so the last answer holds.
+
+        Raises:
+            AccessError: unavailable when the store is down and there is no last answer.
         """
         if self._has_keys or self._monotonic() < self._has_keys_until:
             return bool(self._has_keys)
@@ -135,12 +165,13 @@ class KeyCache:
         return bool(self._has_keys)
 
     async def _look_up(self, digest: bytes) -> _Entry:
+        """Query the store, or join the query for this hash that is already running."""
         task = self._lookups.get(digest)
         if task is None:
             task = self._lookups[digest] = asyncio.create_task(self._query_store(digest))
             task.add_done_callback(lambda done: self._end_lookup(digest, done))
         try:
-            # Who leaves must not take the answer from those who wait for the same one.
+            # Cancelling one waiter must not cancel the query for the others.
             return await asyncio.shield(task)
         except BackendUnavailable as error:
             raise _store_unavailable() from error
@@ -148,10 +179,10 @@ class KeyCache:
     def _end_lookup(self, digest: bytes, task: asyncio.Task[_Entry]) -> None:
         del self._lookups[digest]
         if not task.cancelled():
-            task.exception()  # seen, also when everybody who waited has left
+            task.exception()  # mark it as retrieved, also when no waiter is left
 
     async def _query_store(self, digest: bytes) -> _Entry:
-        # Counted from the question: what the store said may have been true only then.
+        # The time counts from the start of the query: the row may be as old as that.
         until = self._monotonic() + self._ttl_seconds
         row = await call_backend(self._keys.by_hash(digest))
         if row is not None and not hmac.compare_digest(row.hash, digest):
@@ -176,4 +207,4 @@ def _policy_of(row: StoredKey | None) -> Policy | None:
 
 
 def _store_unavailable() -> Exception:
-    return unavailable("who is asking cannot be looked up now, as the store does not answer; try again in a moment")
+    return unavailable("the credential cannot be looked up now, as the store does not answer; try again in a moment")

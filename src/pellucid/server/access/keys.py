@@ -1,13 +1,12 @@
-"""API keys: how they look, and what is kept of them.
+"""API keys: their format, and the hash that is stored.
 
     pk_ + 10 characters of id + 43 of secret (32 random bytes) + 6 of checksum, all of them [0-9A-Za-z]
 
-* The checksum (CRC-32) tells a mistyped key without asking anybody; it keeps no secret.
-* What is kept is a keyed hash: HMAC-SHA256 of the whole key under the installation's pepper (`pepper`). The secret is
-  random, so no slow hash is needed; the pepper makes a hash worthless, and a forged row impossible, to whoever has
-  nothing but the database. Four bytes that name the pepper stand before the hash, so that keys made under another
-  one can be told.
-* The key itself is seen once, by who makes it.
+* The checksum (CRC-32) finds a mistyped key without a look-up; it is not a secret.
+* A keyed hash is stored: HMAC-SHA256 of the whole key with the installation's pepper (`pepper`). The secret is random,
+  so a slow hash is not needed. Without the pepper, who has only the database cannot use a hash or forge a row. Four
+  bytes that identify the pepper precede the hash, so keys made under another pepper are recognised.
+* The key itself is shown once, when it is created.
 """
 
 from __future__ import annotations
@@ -30,13 +29,16 @@ _KEY_PATTERN = re.compile(rf"{PREFIX}([0-9A-Za-z]{{{_ID_LENGTH}}})[0-9A-Za-z]{{{
 
 
 class NewKey(NamedTuple):
+    """A new key."""
+
     id: str
-    """Names the key; not a secret."""
+    """Identifies the key; not a secret."""
     text: str
-    """The key. It is not kept."""
+    """The key. It is not stored."""
 
 
 def new_key(random: Callable[[int], bytes] = secrets.token_bytes) -> NewKey:
+    """Create a key. `random` returns this many random bytes."""
     id_ = _base62(int.from_bytes(random(16)), _ID_LENGTH)
     body = PREFIX + id_ + _base62(int.from_bytes(random(_SECRET_BYTES)), _SECRET_LENGTH)
     return NewKey(f"key_{id_}", body + _checksum(body))
@@ -47,7 +49,11 @@ def looks_like_key(text: str) -> bool:
 
 
 def key_id_of(text: str) -> str:
-    """The id in a key. Raises `AccessError` (unauthorized) for what cannot be a key."""
+    """Return the id in a key.
+
+    Raises:
+        AccessError: unauthorized for a text that cannot be a key.
+    """
     match = _KEY_PATTERN.fullmatch(text)
     if match is None or text[-_CHECKSUM_LENGTH:] != _checksum(text[:-_CHECKSUM_LENGTH]):
         raise unauthorized(
@@ -57,7 +63,7 @@ def key_id_of(text: str) -> str:
 
 
 class KeyHasher:
-    """The keyed hash under one pepper."""
+    """Computes keyed hashes with one pepper."""
 
     def __init__(self, pepper: bytes) -> None:
         self._pepper = pepper
@@ -67,7 +73,7 @@ class KeyHasher:
         return self.pepper_id + self._hmac(b"pellucid api key\0" + text.encode())
 
     def is_own_hash(self, digest: bytes) -> bool:
-        """Whether a hash was made under this pepper."""
+        """Return whether a hash was made with this pepper."""
         return digest[: len(self.pepper_id)] == self.pepper_id
 
     def _hmac(self, data: bytes) -> bytes:
@@ -79,7 +85,7 @@ def _checksum(body: str) -> str:
 
 
 def _base62(number: int, length: int) -> str:
-    """The `length` lowest digits."""
+    """Return the `length` lowest base-62 digits of a number."""
     digits = []
     for _ in range(length):
         number, digit = divmod(number, 62)

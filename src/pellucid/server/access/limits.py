@@ -1,13 +1,12 @@
-"""How much, how fast, how many at once: a policy's numbers, counted by the relay, so that all replicas count as one.
+"""Rates, token budgets and concurrent streams of a policy, counted by the relay for all replicas together.
 
-* Requests are taken before the work, all counters at once or none. Tokens are known after it: they are charged then,
-  also below zero, and the next request waits until the counter is positive again.
-* What a provider does not report is estimated from the text, for the counter alone: a client that leaves before the
-  end has used what was written until then, and must not get it for nothing.
-* When nobody can count, requests with limits are refused (`limits_when_down`): a budget is a promise about money, and
-  an outage must not lift it. An operator to whom an answer is worth more says `allow`. Who has no limits never asks
-  the relay, and does not notice.
-* A place for a stream is held for some seconds at a time, so that those of a dead replica come free by themselves.
+* Requests are counted before the work, all counters at once or none. Tokens are known only after it: they are charged
+  then, also below zero, and the next request is refused until the counter is positive again.
+* Tokens that a provider does not report are estimated from the text, for the counter only. A client that leaves early
+  has used what was written until then, and is charged for it.
+* While the relay does not answer, requests with limits are refused (`limits_when_down`): a budget limits cost, and an
+  outage must not lift it. The operator can choose `allow` instead. Principals without limits do not use the relay.
+* A stream's slot is a lease of some seconds that is renewed, so the slots of a replica that died become free.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ COUNTERS = {
     "tokens": "tokens_per_minute",
     "reasoning_tokens": "reasoning_tokens_per_minute",
 }
-"""The relay's counters, and the policy's fields that limit them."""
+"""The relay's counters, and the fields of `Policy` that limit them."""
 
 
 class RateCounter(Protocol):
-    """The relay, as far as limits need it (`pellucid.relay.Relay`)."""
+    """The methods of the relay (`pellucid.relay.Relay`) that limits need."""
 
     async def spend(
         self, bucket: str, amounts: Mapping[str, float], limits: Mapping[str, float], window_seconds: float = 60
@@ -54,18 +53,24 @@ class RateCounter(Protocol):
 
 
 def limits_of(policy: Policy) -> dict[str, float]:
+    """Return the limits of a policy by counter."""
     values = {counter: getattr(policy, field) for counter, field in COUNTERS.items()}
     return {counter: float(value) for counter, value in values.items() if value is not None}
 
 
 def has_limits(policy: Policy) -> bool:
-    """Whether there is anything that its holder's runs could come up against."""
+    """Return whether a policy limits runs in any way."""
     return policy.streams is not None or bool(limits_of(policy))
 
 
 def charged_tokens(usage: Usage, characters: int = 0, reasoning_characters: int = 0) -> dict[str, float]:
-    """What a run is charged for. `characters` is how much it wrote in all, `reasoning_characters` how much of that was
-    thought: they stand in for numbers that the provider did not report."""
+    """Return the tokens that a run is charged for.
+
+    Args:
+        usage: what the provider reported.
+        characters: characters that the run wrote in all.
+        reasoning_characters: how many of these were reasoning. Both replace numbers that the provider did not report.
+    """
     reasoning = usage.output_reasoning_tokens
     if reasoning is None:
         reasoning = math.ceil(reasoning_characters / CHARACTERS_PER_TOKEN)
@@ -78,11 +83,18 @@ def charged_tokens(usage: Usage, characters: int = 0, reasoning_characters: int 
 
 
 class RateLimiter:
-    """`aclose` when the server ends. `hold_seconds` is how long a place outlives the replica that took it."""
+    """Applies the limits of policies. `aclose` it with the server."""
 
     def __init__(
         self, relay: RateCounter, when_down: Literal["refuse", "allow"] = "refuse", lease_seconds: float = 60.0
     ) -> None:
+        """Create a limiter.
+
+        Args:
+            relay: counts for all replicas.
+            when_down: what happens to requests with limits while the relay does not answer.
+            lease_seconds: how long a slot stays taken after its replica died.
+        """
         self._relay = relay
         self._when_down = when_down
         self._lease_seconds = lease_seconds
@@ -92,7 +104,14 @@ class RateLimiter:
         self._renewal_task: asyncio.Task[None] | None = None
 
     async def spend(self, principal: Principal, requests: int = 1) -> list[HTTPHeader]:
-        """Take what a request costs; gives the headers that tell what is left. Raises `AccessError`."""
+        """Count requests.
+
+        Returns:
+            The `x-ratelimit-*` headers.
+
+        Raises:
+            AccessError: too_many_requests; or unavailable when the relay does not answer.
+        """
         limits = limits_of(principal.policy)
         if not limits:
             return []
@@ -110,7 +129,9 @@ class RateLimiter:
         label = counter.replace("_", " ")
         wait_seconds = verdict.retry_after if math.isfinite(verdict.retry_after) else None
         advice = (
-            "they are more than that at once" if wait_seconds is None else f"try again in {math.ceil(wait_seconds)} s"
+            "this request alone exceeds the limit"
+            if wait_seconds is None
+            else f"try again in {math.ceil(wait_seconds)} s"
         )
         raise AccessError(
             f"more than {limits[counter]:g} {label} a minute; {advice}",
@@ -121,7 +142,7 @@ class RateLimiter:
         )
 
     async def charge(self, principal: Principal, amounts: Mapping[str, float]) -> None:
-        """Take what a run has used (`charged_tokens`). Never fails: it is too late to refuse."""
+        """Count the tokens of a run (`charged_tokens`). Never raises: the run is over."""
         limits = {name: limit for name, limit in limits_of(principal.policy).items() if amounts.get(name)}
         if limits:
             try:
@@ -131,15 +152,19 @@ class RateLimiter:
 
     @asynccontextmanager
     async def stream_slot(self, principal: Principal) -> AsyncIterator[None]:
-        """A place among the streams that may be open at once, for as long as the block takes. Raises `AccessError`."""
+        """Hold one of the principal's concurrent streams for the time of the block.
+
+        Raises:
+            AccessError: on entering: too_many_requests; or unavailable when the relay does not answer.
+        """
         limit = principal.policy.streams
         if limit is None:
             yield
             return
         self._slot_count += 1
         bucket, holder = f"streams:{principal.bucket}", f"{self._replica}:{self._slot_count}"
-        # Kept before it is asked for: a place that was taken while we left, or while nobody heard the answer, is
-        # given back like any other.
+        # Recorded before the request: a slot that was taken although this task was cancelled, or although the relay's
+        # answer was lost, is released like any other.
         self._slots[holder] = (bucket, limit)
         try:
             await self._acquire_slot(bucket, limit, holder)
@@ -173,10 +198,10 @@ class RateLimiter:
         try:
             await call_backend(self._relay.release_slot(bucket, holder))
         except BackendUnavailable:
-            log.debug("a stream's place was not given back; it comes free by itself")
+            log.debug("the slot of a stream was not released; its lease will expire")
 
     async def _renew_slots(self) -> None:
-        """Hold on to what is held. A place that was lost meanwhile is no reason to cut a stream that is open."""
+        """Renew the leases of the slots in use. A slot that was lost meanwhile does not end its open stream."""
         while True:
             await asyncio.sleep(self._lease_seconds / 3)
             for holder, (bucket, limit) in list(self._slots.items()):
@@ -185,9 +210,9 @@ class RateLimiter:
                 try:
                     await call_backend(self._relay.acquire_slot(bucket, limit, holder, self._lease_seconds))
                 except BackendUnavailable:
-                    break  # for the next time
+                    break  # until the next round
                 except Exception as error:
-                    log.error("a fault while keeping a stream's place: %s", error_location(error))
+                    log.error("a fault while renewing the slot of a stream: %s", error_location(error))
                     break
                 if holder not in self._slots:
                     await self._release_slot(bucket, holder)
@@ -204,7 +229,7 @@ class RateLimiter:
 
 
 def _rate_limit_headers(limits: Mapping[str, float], left: Mapping[str, float]) -> list[HTTPHeader]:
-    """OpenAI's names; `reset` is when the counter is full again, in seconds."""
+    """Return the headers with OpenAI's names; `reset` is the number of seconds until the counter is full again."""
     headers: list[HTTPHeader] = []
     for counter, limit in limits.items():
         name, remaining = counter.replace("_", "-"), left.get(counter, limit)

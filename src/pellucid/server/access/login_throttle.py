@@ -1,6 +1,6 @@
-"""Attempts to sign in: so many a minute from one address, over all replicas, and those that succeed are not counted.
+"""Limit of sign-in attempts per client address, counted over all replicas. Successful attempts are not counted.
 
-Nobody guesses a key. This is so that nobody makes the store, or the provider, busy by trying.
+A key cannot be guessed. The limit protects the store and the OpenID Connect provider from the load of many attempts.
 """
 
 from __future__ import annotations
@@ -16,23 +16,32 @@ from .errors import AccessError, unavailable
 from .limits import WINDOW_SECONDS, RateCounter
 
 MAX_ATTEMPTS_PER_MINUTE = 20
-"""A minute. People behind one address (a proxy's, say) count as one."""
+"""Attempts per minute. All people behind one address (of a proxy, for example) count as one."""
 
 _LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
 
 
 class LoginThrottle:
-    """`take` one before it is made, `give_back` if it was good."""
+    """Counter of attempts: `take` one before it is made, `refund` it if it succeeded."""
 
     def __init__(self, relay: RateCounter) -> None:
         self._relay = relay
 
     async def take(self, scope: Mapping[str, Any]) -> None:
-        """Before the attempt. Raises `AccessError` (too_many_requests, unavailable)."""
+        """Count an attempt, before it is made.
+
+        Args:
+            scope: the ASGI scope of the request.
+
+        Raises:
+            AccessError: too_many_requests when the limit is reached; unavailable when the relay does not answer.
+        """
         try:
             verdict = await call_backend(self._relay.spend(_bucket(scope), {"attempts": 1}, _LIMITS, WINDOW_SECONDS))
         except BackendUnavailable as error:
-            raise unavailable("nobody can sign in now, as the relay does not answer; try again in a moment") from error
+            raise unavailable(
+                "signing in is not possible now, as the relay does not answer; try again in a moment"
+            ) from error
         if not verdict.allowed:
             wait = math.ceil(verdict.retry_after)
             raise AccessError(
@@ -43,17 +52,18 @@ class LoginThrottle:
             )
 
     async def refund(self, scope: Mapping[str, Any]) -> None:
-        """After one that succeeded."""
-        with suppress(BackendUnavailable):  # it comes back by itself
+        """Take back an attempt that succeeded."""
+        with suppress(BackendUnavailable):  # the counter refills with time
             await call_backend(self._relay.charge(_bucket(scope), {"attempts": -1}, _LIMITS, WINDOW_SECONDS))
 
 
 def _bucket(scope: Mapping[str, Any]) -> str:
+    """Return the name of the counter for the address of the client."""
     client = scope.get("client")
     host = client[0] if client is not None else "local"
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return f"sign-in:{host}"
-    # Whoever has one IPv6 address has a whole network of them.
+    # Who has one IPv6 address usually has a whole /64 network.
     return f"sign-in:{address if address.version == 4 else ipaddress.ip_network((int(address), 64), strict=False)}"

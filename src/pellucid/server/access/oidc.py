@@ -1,15 +1,15 @@
-"""Signing in with an OpenID Connect provider: its authorization code, with PKCE (OpenID Connect Core §3.1, RFC 9700).
+"""Sign-in with an OpenID Connect provider: authorization code flow with PKCE (OpenID Connect Core §3.1, RFC 9700).
 
-    location, value = await oidc.begin(base, next)      # the browser goes there, and keeps `value` as a cookie
-    who, next = await oidc.finish(query, value)         # it comes back with what the provider says
+    location, value = await oidc.begin(base_url, next_path)  # redirect the browser; set `value` as a cookie
+    identity, next_path = await oidc.finish(query, value)    # the browser comes back with the provider's answer
 
-* What an attempt must come back with (state, nonce, verifier, address) is sealed in a cookie of its own for ten
-  minutes: nothing is kept here, and an answer is taken only by the browser that asked. A code is good once; the
-  provider sees to that, and the verifier makes it worthless to others.
-* The id_token comes from the provider itself, and is verified all the same as every other token is: its signature and
-  algorithm, issuer, client, time; and the nonce.
-* The way back leads to a path of this gateway (`path_of`), never elsewhere.
-* What a person is told is ours. What the provider said goes to the operator's log, as far as it is a code.
+* The state, nonce, verifier and redirect address of an attempt are sealed in a cookie for ten minutes. Nothing is
+  stored here, and only the browser that began the attempt can finish it. The provider accepts a code once, and without
+  the verifier it is worthless.
+* The id_token comes from the provider directly, and is still verified like every other token: signature, algorithm,
+  issuer, client and time; and its nonce.
+* After the sign-in, the browser is sent to a path of this gateway (`safe_return_path`), never to another site.
+* Messages for people are our own. Error codes of the provider go to the operator's log; its texts do not.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RETURN_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]{0,1000}")
 
 
 class _SignInAttempt(msgspec.Struct, frozen=True):
-    """An attempt: what its end must fit."""
+    """What the end of a sign-in attempt must match."""
 
     state: str
     nonce: str
@@ -65,7 +65,7 @@ _attempt_decoder = msgspec.json.Decoder(_SignInAttempt)
 
 
 class OIDCClient:
-    """Its requests go through `tokens`' issuer, which closes with them."""
+    """Client of the provider. Its requests use the issuer of `tokens`, which is closed with `tokens`."""
 
     def __init__(
         self,
@@ -91,9 +91,17 @@ class OIDCClient:
         self._lock = asyncio.Lock()
 
     async def begin(self, base_url: str, next_path: str | None) -> tuple[str, str]:
-        """Where to send the browser, and the cookie's value. `base`: the origin at which it asked.
+        """Begin a sign-in attempt.
 
-        Raises `AccessError` (unavailable).
+        Args:
+            base_url: the origin at which the browser reached the gateway.
+            next_path: where to go after the sign-in.
+
+        Returns:
+            The address to which the browser is redirected, and the value of the attempt's cookie.
+
+        Raises:
+            AccessError: unavailable.
         """
         configuration = await self._configuration()
         attempt = _SignInAttempt(
@@ -120,7 +128,19 @@ class OIDCClient:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(parameters)}", cookie_value
 
     async def finish(self, query: Mapping[str, str], cookie_value: str | None) -> tuple[Identity, str]:
-        """Who signed in, and the path to go on with. Raises `RequestError` and `AccessError`, in words for people."""
+        """Finish a sign-in attempt.
+
+        Args:
+            query: the query with which the browser came back.
+            cookie_value: the attempt's cookie.
+
+        Returns:
+            The identity of the person, and the path to go to.
+
+        Raises:
+            RequestError: the attempt failed. The message is written for people.
+            AccessError: as above, where the provider is unavailable or allows no access.
+        """
         attempt = self._read_attempt(cookie_value)
         if not hmac.compare_digest(query.get("state", "").encode(), attempt.state.encode()):
             raise _sign_in_failed("this answer does not belong to the sign-in that your browser began last")
@@ -132,7 +152,7 @@ class OIDCClient:
         if "code" not in query:
             error_code = query.get("error", "")
             raise _sign_in_failed(
-                f"the provider did not let you in ({error_code if _ERROR_CODE.fullmatch(error_code) else 'it sent no code'})"
+                f"the provider refused the sign-in ({error_code if _ERROR_CODE.fullmatch(error_code) else 'no code'})"
             )
         token = await self._redeem_code(configuration, query["code"], attempt)
         return await self._verify_id_token(token, attempt.nonce), attempt.next
@@ -143,13 +163,13 @@ class OIDCClient:
         try:
             attempt = _attempt_decoder.decode(tokens.read(cookie_value or "", self._keys(), _PURPOSE, _BOUND))
         except (SealError, msgspec.DecodeError):
-            raise _sign_in_failed("your browser did not begin it here, or keeps no cookies") from None
+            raise _sign_in_failed("your browser did not begin it here, or stores no cookies") from None
         if attempt.until <= self._clock():
             raise _sign_in_failed("it took too long")
         return attempt
 
     async def _redeem_code(self, configuration: Mapping[str, Any], code: str, attempt: _SignInAttempt) -> str:
-        """The id_token for the code."""
+        """Exchange the code for the id_token."""
         client, secret = self._config.client_id, self._secret
         form = {
             "grant_type": "authorization_code",
@@ -173,7 +193,7 @@ class OIDCClient:
         try:
             status, reply = await self._tokens.issuer.post_form(configuration["token_endpoint"], form, headers)
         except (*REQUEST_ERRORS, InvalidIssuerResponse) as error:
-            self._log("could not be asked for a token", describe_issuer_error(error))
+            self._log("did not answer the request for a token", describe_issuer_error(error))
             raise _provider_unavailable() from error
         reply = reply if isinstance(reply, dict) else {}
         token = reply.get("id_token")
@@ -195,20 +215,24 @@ class OIDCClient:
         except AccessError as error:
             if error.info.kind != "unauthorized":
                 raise
-            self._log("gave a token that is not right", error.info.message)
-            raise _sign_in_failed("what the provider says of you cannot be verified") from error
+            self._log("sent an invalid token", error.info.message)
+            raise _sign_in_failed("the token of the provider cannot be verified") from error
         token_nonce, authorized_party = claims.get("nonce"), claims.get("azp")
         has_several_audiences = isinstance(claims.get("aud"), list) and len(claims["aud"]) > 1
         if authorized_party != client and (authorized_party is not None or has_several_audiences):
-            self._log("gave a token that is not right", "it was issued to another client (azp)")
-            raise _sign_in_failed("what the provider says of you was said to somebody else")
+            self._log("sent an invalid token", "it was issued to another client (azp)")
+            raise _sign_in_failed("the token of the provider was issued to another client")
         if not isinstance(token_nonce, str) or not hmac.compare_digest(token_nonce.encode(), nonce.encode()):
-            self._log("gave a token that is not right", "its nonce is not that of the request")
-            raise _sign_in_failed("what the provider says of you belongs to another sign-in")
+            self._log("sent an invalid token", "its nonce is not that of the request")
+            raise _sign_in_failed("the token of the provider belongs to another sign-in")
         return self._tokens.identity_of(claims)
 
     async def _configuration(self) -> dict[str, Any]:
-        """The provider's. One that was good stays while it is down; raises `AccessError` (unavailable) without any."""
+        """Return the provider's configuration. The last valid one is used while the provider is down.
+
+        Raises:
+            AccessError: unavailable when there is none.
+        """
         async with self._lock:
             now = self._monotonic()
             if now - self._fetched_at > self._refresh_seconds and now - self._attempted_at > self._retry_seconds:
@@ -219,7 +243,7 @@ class OIDCClient:
                         url_from_configuration(configuration, name, what)
                     self._cached_configuration, self._fetched_at = configuration, now
                 except (*REQUEST_ERRORS, InvalidIssuerResponse) as error:
-                    self._log("could not be asked how to sign in", describe_issuer_error(error))
+                    self._log("sent no usable configuration", describe_issuer_error(error))
         if self._cached_configuration is None:
             raise _provider_unavailable()
         return self._cached_configuration
@@ -229,7 +253,7 @@ class OIDCClient:
 
 
 def safe_return_path(text: str | None) -> str:
-    """A path of this gateway's pages, or `/` for anything else: another host, however it is written, or the API."""
+    """Return a path of this gateway's pages; `/` for anything else, such as another host or a path of the API."""
     if text is None or not _RETURN_PATH.fullmatch(text) or text.startswith("/api"):
         return "/"
     return text

@@ -1,9 +1,9 @@
-"""The installation's pepper: 32 random bytes under which API keys are hashed.
+"""The installation's pepper: 32 random bytes with which API keys are hashed.
 
-* It is in the environment (`PELLUCID_KEY_PEPPER`) or else in a file that only its owner can read, made when it is first
-  needed. Replicas share one: a key is known only where the pepper is that it was made under.
-* It is not one of the seal keys: those are rotated, and a rotation must not lock everybody out. Losing the pepper costs
-  new API keys, and nothing else.
+* It is in the environment (`PELLUCID_KEY_PEPPER`), or in a file that only its owner can read and that is created at the
+  first use. Replicas share one: a key is known only under the pepper with which it was created.
+* It is separate from the seal keys, which are rotated: a rotation must not invalidate all API keys. If the pepper is
+  lost, new API keys must be created; nothing else is lost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEX_PATTERN = re.compile(r"[0-9a-f]{64}")
 
 
 def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> bytes:
-    """The pepper, made if there is none. Raises `ConfigError`."""
+    """Return the pepper; create it if there is none. Raises `ConfigError`."""
     if text := environ.get(ENV_VARIABLE, "").strip():
         return _parse_pepper(text, ENV_VARIABLE)
     path = (path or default_pepper(environ)).expanduser()
@@ -36,7 +36,7 @@ def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.envi
 
 
 def check_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
-    """Raises `ConfigError` for a pepper that is there and cannot be used. None is made."""
+    """Check a pepper that exists, and create none. Raises `ConfigError` if it cannot be used."""
     if environ.get(ENV_VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
         ensure_pepper(path, environ)
 

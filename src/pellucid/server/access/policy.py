@@ -1,9 +1,9 @@
-"""What one who was let in may do, as data.
+"""Policies: what an admitted principal may do, as data.
 
-* A policy is stored with its key as JSON, whole. A field that this version does not know is a rule it cannot keep, so
-  such a policy admits nobody.
-* None is "no limit" everywhere. A limit is never kept by a silent cut: what goes beyond it is refused with a sentence,
-  or ends as incomplete where the protocol has a word for it.
+* A policy is stored as JSON with its key. A field that this version does not know is a rule that it cannot apply, so
+  such a policy admits no request.
+* None means "no limit". A limit is never applied by silently cutting: what exceeds it is refused with a message, or
+  ends as incomplete where the protocol has that status.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ Limit = Annotated[int, Meta(ge=1, le=2**53)]
 
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What may be done. The default is everything."""
+    """What a principal may do. The default is everything."""
 
     models: list[str] | None = None
-    """Public names, as globs (`qwen*`). None: all; an empty list: none."""
+    """Globs of public model names (`qwen*`). None: all; an empty list: none."""
     view: View = "raw"
-    """The most that may be seen of the reasoning."""
+    """The fullest view of reasoning that is allowed."""
     counts: bool = True
-    """Whether reasoning tokens are told."""
+    """Whether numbers of reasoning tokens are shown."""
     reasoning_events: Literal["openresponses", "openai"] | None = None
-    """Whose event names are used unless a request says otherwise. None: the server's default."""
+    """Whose event names are used unless the request chooses. None: the server's default."""
     store: bool = True
-    """Whether anything may be kept."""
+    """Whether data may be stored."""
     retention_seconds: Annotated[float, Meta(gt=0)] | None = None
-    """How long what is kept is kept. None: as long as the server says."""
+    """How long data is stored. None: as long as the server's configuration allows."""
     tools: list[str] | None = None
-    """The server's tools that may be used, as globs. None: all."""
+    """Globs of the server's tools that may be used. None: all."""
     requests_per_minute: Limit | None = None
     tokens_per_minute: Limit | None = None
-    """Input and output together."""
+    """Input and output tokens together."""
     reasoning_tokens_per_minute: Limit | None = None
     streams: Limit | None = None
-    """Responses that may be under way at once."""
+    """Maximum of concurrent responses."""
     max_body_bytes: Limit | None = None
     max_output_tokens: Limit | None = None
 
     @property
     def viewer(self) -> Viewer:
-        """The most that may be seen; a request asks it for less (`Reader.for_request`)."""
+        """The viewer with everything that the policy allows; a request can ask for less (`Viewer.for_request`)."""
         return Viewer(self.view, self.counts)
 
     def allows_model(self, name: str) -> bool:
@@ -59,25 +59,41 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return _matches_any(name, self.tools)
 
     def check_model(self, name: str) -> None:
-        """Raises `AccessError` (forbidden). To be asked before the model is looked up: nobody learns what there is."""
+        """Check that the model may be used.
+
+        It is called before the model is looked up, so that the error does not reveal which models exist.
+
+        Raises:
+            AccessError: forbidden.
+        """
         if not self.allows_model(name):
             allowed = ", ".join(self.models or []) or "no model at all"
             raise forbidden(f"model: you may not use {name!r}; you may use: {allowed}", "model_not_allowed", "model")
 
     def check_tool(self, name: str) -> None:
-        """Raises `AccessError` (forbidden)."""
+        """Check that a tool of the server may be used. Raises `AccessError` (forbidden)."""
         if not self.allows_tool(name):
             allowed = ", ".join(self.tools or []) or "none of the server's tools"
             raise forbidden(f"tools: you may not use {name!r}; you may use: {allowed}", "tool_not_allowed", "tools")
 
     def may_store(self, requested: bool | None) -> bool:
-        """Whether to keep the response, of which the request says `asked`. Raises `AccessError` (forbidden)."""
+        """Return whether to store the response. `requested` is the request's `store`, None if it has none.
+
+        Raises:
+            AccessError: forbidden if it must be stored and may not.
+        """
         if requested and not self.store:
-            raise forbidden("store: you may not have responses kept; send store: false", "store_not_allowed", "store")
+            raise forbidden(
+                "store: your key does not allow stored responses; send store: false", "store_not_allowed", "store"
+            )
         return self.store if requested is None else requested
 
     def output_token_limit(self, requested: int | None) -> int | None:
-        """How many tokens the model may write. Raises `AccessError` (forbidden) when more are asked for."""
+        """Return the maximum of tokens that the model may write. `requested` is the request's own limit.
+
+        Raises:
+            AccessError: forbidden if the request asks for more than is allowed.
+        """
         limit = self.max_output_tokens
         if limit is not None and requested is not None and requested > limit:
             raise forbidden(
@@ -88,12 +104,12 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return limit if requested is None else requested
 
     def body_limit(self, server_limit: int) -> int:
-        """The largest body taken, where the server's own limit is `limit`."""
+        """Return the maximum size of a request's body in bytes. `server_limit` is the server's own."""
         return server_limit if self.max_body_bytes is None else min(server_limit, self.max_body_bytes)
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who is asking. `owner` is the tenant whose responses, conversations and seals these are."""
+    """The authenticated caller. `owner` is the tenant that owns its responses, conversations and seals."""
 
     owner: str
     key_id: str | None = None
@@ -102,12 +118,12 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def bucket(self) -> str:
-        """What the limits are counted on: the key, or else the owner."""
+        """The name under which limits are counted: of the key, or else of the owner."""
         return f"key:{self.key_id}" if self.key_id is not None else f"owner:{self.owner}"
 
 
 def visible_models(principal: Principal, names: Iterable[str]) -> list[str]:
-    """The models of a list that this reader may know of."""
+    """Return those of the names whose models the principal may use."""
     return [name for name in names if principal.policy.allows_model(name)]
 
 
@@ -119,7 +135,7 @@ _policy_decoder = msgspec.json.Decoder(Policy)
 
 
 def read_policy(data: bytes) -> Policy:
-    """Raises `msgspec.DecodeError` (or its `ValidationError`) for what this version cannot keep to."""
+    """Decode a policy. Raises `msgspec.DecodeError` (or `ValidationError`) for one that this version cannot apply."""
     return _policy_decoder.decode(data)
 
 

@@ -1,14 +1,15 @@
-"""Requests under `/api`, which browsers send: none counts that a page of somebody else's made a browser send.
+"""Checks of requests under `/api`, which browsers send: requests that a foreign page caused are refused.
 
-* A browser says where a request comes from: `Sec-Fetch-Site` (which no page can set), or else `Origin`. Clients that
-  are no browsers say neither.
-* A cookie comes along whoever asked for the request, so with one it must be shown that the page was ours: always for
-  what changes anything, and for the rest unless nothing was said.
-* Where nobody needs a credential, what a foreign page sends is refused in the same manner; so is a name that somebody
-  else points at this machine (DNS rebinding), also on requests that carry no `Origin`.
-* A body is JSON and says so: a form, and a script's request that its browser asks nobody about, cannot say it.
+* A browser sends the origin of a request: `Sec-Fetch-Site` (which no page can set), or else `Origin`. Other clients
+  send neither.
+* A browser sends cookies with every request, whichever page caused it. So a request with a cookie must come from our
+  own page: always if it changes anything, and otherwise unless neither header is present.
+* Where no credentials are required, requests of foreign pages are refused in the same way. So are requests under a
+  foreign name that points at this machine (DNS rebinding), also without `Origin`.
+* A body must be JSON and be declared as JSON. A form cannot declare that, nor can a script's request that is sent
+  without a preflight.
 
-Pure functions of the request.
+These are pure functions of the request.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 def is_api(scope: Mapping[str, Any]) -> bool:
-    """Whether these rules hold for it."""
+    """Return whether these rules apply to the request."""
     return str(scope["path"]).startswith(API_PREFIX)
 
 
 def is_own_page(scope: Mapping[str, Any]) -> bool | None:
-    """Whether a page of ours sent this. None: no page at all (a person's address bar), or nothing is said."""
+    """Return whether our own page sent the request.
+
+    None: no page sent it (a person's address bar), or neither header is present.
+    """
     headers = dict(scope["headers"])
     site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
     if site is not None:
@@ -40,26 +44,26 @@ def is_own_page(scope: Mapping[str, Any]) -> bool | None:
 
 
 def check_own_page(scope: Mapping[str, Any]) -> None:
-    """A request that brings a cookie must be our own page's. Raises `AccessError` (forbidden)."""
+    """Check that a request with a cookie comes from our own page. Raises `AccessError` (forbidden)."""
     is_own = is_own_page(scope)
     if is_own is False or (is_own is None and scope.get("method") not in _SAFE_METHODS):
         raise _foreign_origin()
 
 
 def check_not_foreign(scope: Mapping[str, Any]) -> None:
-    """A foreign page must not have sent this, and it need not have been a page. Raises `AccessError` (forbidden)."""
+    """Check that no foreign page sent the request; it need not come from a page. Raises `AccessError` (forbidden)."""
     if is_own_page(scope) is False:
         raise _foreign_origin()
 
 
 def check_json_body(scope: Mapping[str, Any]) -> None:
-    """Raises `RequestError` for a body that does not say that it is JSON."""
+    """Check that a body is declared as JSON. Raises `RequestError`."""
     headers = dict(scope["headers"])
     if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
         return
     media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media != b"application/json":
-        hint = f"not {media[:60].decode('latin-1')!r}" if media else "and say so"
+        hint = f"not {media[:60].decode('latin-1')!r}" if media else "which is missing"
         raise RequestError(f"send the body as JSON, with Content-Type: application/json, {hint}", code="not_json")
 
 

@@ -1,12 +1,12 @@
-"""Who signed in with a browser: what the cookie holds, sealed, so that no replica has to remember anybody.
+"""Browser sessions: a sealed cookie holds who signed in, so that no replica stores a session.
 
-* A session names a key, and is none: it holds the key's id and keyed hash (or a mark of the key in the environment),
-  and each request asks the key book about it, so that a key that is revoked or has expired ends its sessions as soon
-  as itself. One by a provider holds the owner and the policy's name.
-* It opens with the seal keys that the replicas share, for this purpose alone, and until it ends.
-* A session that was begun under other rules is over: the provider, its claims, the policies they lead to.
+* A session refers to a key: it holds the key's id and keyed hash (or a mark of the key in the environment). Each
+  request looks the key up, so a key that is revoked or expired ends its sessions at once. A session of a provider holds
+  the owner and the name of the policy.
+* The cookie is sealed with the seal keys that the replicas share, for this purpose only, and has an expiry.
+* A session ends when the rules change under which it began: the provider, its claims, or the policies that they select.
 
-Cookies: read from a request, and written for its answer. No script can read one.
+Cookies are read from a request, and written for its response. No script can read one.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from .errors import AccessError, HTTPHeader, unauthorized
 from .jwt import Identity
 
 MAX_COOKIE_BYTES = 4096
-"""Bytes; browsers keep no longer ones."""
+"""Maximum size of a cookie; browsers store no longer ones."""
 
 
 def read_cookie(scope: Mapping[str, Any], name: str) -> str | None:
-    """Its value. Raises `AccessError` (unauthorized) for two that differ: a neighbour's page can have set one."""
+    """Return the value of a cookie, or None.
+
+    Raises:
+        AccessError: unauthorized for two different values: a page of a sibling domain may have set one of them.
+    """
     prefix, values = name.encode() + b"=", set()
     for header, value in scope["headers"]:
         if header == b"cookie":
@@ -47,13 +51,16 @@ def read_cookie(scope: Mapping[str, Any], name: str) -> str | None:
 def cookie_header(
     name: str, value: str, *, path: str, max_age_seconds: float, same_site: Literal["Strict", "Lax"], secure: bool
 ) -> HTTPHeader:
-    """Sets it; with no `seconds`, takes it away."""
+    """Return the header that sets a cookie. `max_age_seconds=0` deletes the cookie."""
     text = f"{name}={value}; Path={path}; Max-Age={int(max_age_seconds)}; HttpOnly; SameSite={same_site}"
     return b"set-cookie", (text + "; Secure" if secure else text).encode()
 
 
 def is_https(scope: Mapping[str, Any]) -> bool:
-    """Whether the browser came over https, as far as can be told: what stands before us may have ended it."""
+    """Return whether the browser used https, as far as the request shows it.
+
+    A proxy in front of the gateway may have ended the TLS connection.
+    """
     return scope.get("scheme") == "https" or dict(scope["headers"]).get(b"origin", b"").startswith(b"https://")
 
 
@@ -65,7 +72,7 @@ _BOUND = tokens.Binding("browser")
 
 
 class KeySession(msgspec.Struct, frozen=True, tag="key"):
-    """A key of `pellucid keys create`."""
+    """A session of a key that `pellucid keys create` made."""
 
     id: str
     digest: bytes
@@ -73,14 +80,14 @@ class KeySession(msgspec.Struct, frozen=True, tag="key"):
 
 
 class EnvKeySession(msgspec.Struct, frozen=True, tag="env"):
-    """The key in the environment."""
+    """A session of the key in the environment."""
 
     mark: bytes
     ends: float
 
 
 class ProviderSession(msgspec.Struct, frozen=True, tag="oidc"):
-    """A person whom the provider named."""
+    """A session of a person that the provider identified."""
 
     who: Identity
     rules: bytes
@@ -93,10 +100,19 @@ _session_decoder: msgspec.json.Decoder[BrowserSession] = msgspec.json.Decoder(Br
 
 
 class BrowserSessions:
+    """Encodes and decodes the cookies of browser sessions."""
+
     def __init__(
         self, access: AccessConfig, keys: Callable[[], Keys], env_key: str | None, clock: Callable[[], float]
     ) -> None:
-        """`env_key`: the key in the environment."""
+        """Create the codec.
+
+        Args:
+            access: `[access]` of the configuration.
+            keys: returns the current seal keys.
+            env_key: the key in the environment, if there is one.
+            clock: wall clock, in seconds since 1970.
+        """
         self.lifetime_seconds = access.session_seconds
         self._keys = keys
         self._clock = clock
@@ -104,11 +120,15 @@ class BrowserSessions:
         self._rules_digest = _digest_rules(access)
 
     def encode(self, session: BrowserSession) -> str:
-        """The cookie's value."""
+        """Return the value of the session's cookie."""
         return tokens.write(msgspec.json.encode(session), self._keys(), _PURPOSE, _BOUND)
 
     def decode(self, text: str) -> BrowserSession:
-        """The session, which is not over. What it names is still to be asked about. Raises `AccessError`."""
+        """Decode a cookie of a session that has not expired. What it refers to must still be looked up.
+
+        Raises:
+            AccessError: the cookie is not valid, or the session has expired.
+        """
         try:
             session = _session_decoder.decode(tokens.read(text, self._keys(), _PURPOSE, _BOUND))
         except (SealError, msgspec.DecodeError):
@@ -119,32 +139,32 @@ class BrowserSessions:
 
     @property
     def expiry(self) -> float:
-        """When a session ends that begins now."""
+        """When a session that begins now expires, in seconds since 1970."""
         return self._clock() + self.lifetime_seconds
 
     def for_env_key(self) -> EnvKeySession:
-        """For whoever brought the key in the environment, which there is."""
+        """Return a new session of the key in the environment, which must exist."""
         assert self._env_mark is not None
         return EnvKeySession(self._env_mark, self.expiry)
 
     def for_provider(self, identity: Identity) -> ProviderSession:
-        """For whom the provider named."""
+        """Return a new session of a person that the provider identified."""
         return ProviderSession(identity, self._rules_digest, self.expiry)
 
     def is_current(self, session: EnvKeySession | ProviderSession) -> bool:
-        """Whether what it was begun with is as it was."""
+        """Return whether the key or the rules with which the session began are unchanged."""
         if isinstance(session, EnvKeySession):
             return self._env_mark is not None and hmac.compare_digest(session.mark, self._env_mark)
         return hmac.compare_digest(session.rules, self._rules_digest)
 
 
 def session_over() -> AccessError:
-    """What to say to a session that does not count any more, whatever the reason."""
+    """Return the error for a session that is not valid any more, whatever the reason."""
     return unauthorized("your session is over; sign in again", "session_over")
 
 
 def _digest_rules(access: AccessConfig) -> bytes:
-    """Of what a provider's session was given its policy by."""
+    """Return a digest of the configuration that gives a provider's session its policy."""
     jwt, client = access.jwt, access.oidc and access.oidc.client_id
     claims = jwt and (jwt.issuer, jwt.owner_claim, jwt.policy_claim, list(jwt.policies.items()))
     return sha256(msgspec.json.encode((claims, client, access.default_policy))).digest()[:16]

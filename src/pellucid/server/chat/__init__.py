@@ -1,4 +1,4 @@
-"""The chat of the page, and of whoever speaks as it does (seed 002; `docs/chat.md`)."""
+"""The chat API, which the page uses (seed 002; `docs/chat.md`)."""
 
 from .routes import ADVERTISED_ROUTES, TABLE, routes
 

@@ -1,10 +1,9 @@
-"""The answers of a chat: how the question was asked, which its row keeps, and `/api/chat/{event_id}`, which serves an
-answer again from any frame, live or over, on any replica, or cancels it.
+"""Answers of a chat: the stored description of how each was requested, and `/api/chat/{event_id}`.
 
-Each batch is encoded with the time at which it came, so that a stream that is read again is the same to the last byte,
-wherever a cursor stood and however the log was read. A run has its own end. Where only the reading breaks off (this
-server stops, the live log is lost), nothing is made up in its place: the stream stops short, and its reader asks again
-from the last frame. An answer of another tenant does not exist.
+The route streams an answer from any frame, live or finished, on any replica, and cancels it. Each batch is encoded with
+the time at which it was received, so a stream that is read again is the same to the byte, whatever its cursor, and
+however the log was read. Only a run has an end of its own. If reading breaks off (this server stops, the live log is
+lost), the stream just stops, and its reader continues from the last frame. Answers of other owners are not found.
 """
 
 from __future__ import annotations
@@ -27,34 +26,42 @@ from .response_types import Status
 
 
 class ChatRunHeader(msgspec.Struct, frozen=True):
-    """`protocol` says whose it is: rows of all protocols stand in one table."""
+    """How an answer was requested: what is stored of it.
+
+    `protocol` distinguishes the rows of all protocols in one table.
+    """
 
     conversation_id: str
     model: str
-    """Its public name."""
+    """The model's public name."""
     view: View
-    """In what form the reasoning was asked for."""
+    """The view that was requested."""
     most: View
-    """What anybody might see of the model."""
+    """The fullest view that its model allowed to anyone."""
     created_at: int
     """In milliseconds since 1970."""
     effort: str | None = None
     protocol: str = "chat"
 
     def viewer(self, exchange: Exchange, services: Services) -> Viewer:
-        """Who reads the answer now: with what the question was asked with, unless they ask otherwise. Raises
-        `RequestError` (forbidden) if they ask for more than may be seen of it."""
+        """Return the viewer of the answer now: by default with the view that was requested when it was made.
+
+        Raises:
+            RequestError: forbidden, if the request asks for more than may be seen of the answer.
+        """
         return exchange.viewer_for(self._max_view(services), self.view)
 
     def viewer_in_conversation(self, exchange: Exchange, services: Services) -> Viewer:
-        """The same for an answer that stands beside those of other models: whoever asks for more than may be seen of
-        this one gets that."""
+        """Return the viewer of an answer among answers of other models.
+
+        A request that asks for more than may be seen of this answer is not refused: it gets what may be seen.
+        """
         requested = exchange.request_header(VIEW_HEADER) or exchange.query_param("view")
         max_view = self._max_view(services)
         return exchange.viewer_for().limited_to(max_view if requested else stricter(max_view, self.view))
 
     def _max_view(self, services: Services) -> View:
-        """What was not to be seen of the model then is not to be seen later either."""
+        """Return the fullest view of the answer: the lesser of its model's view then and now."""
         return stricter(self.most, services.catalog.max_view(self.model))
 
 
@@ -63,17 +70,17 @@ encode_header = msgspec.json.Encoder().encode
 
 
 def decode_header(row: StoredResponse) -> ChatRunHeader:
-    """Of a row that `is_chat`."""
+    """Decode the header of a row for which `is_chat` holds."""
     return _decode_header(row.header)
 
 
 def is_chat(row: StoredResponse) -> bool:
-    """Rows of all protocols stand in one table."""
+    """Return whether the row is an answer of a chat: rows of all protocols are in one table."""
     return protocol_of(row.header) == "chat"
 
 
 def event_not_found(id: str, param: str) -> RequestError:
-    """It is not there, or is another tenant's: which, is not said."""
+    """Return the error for an event that does not exist, or belongs to another owner; the message is the same."""
     return RequestError(
         f"{param}: there is no event {id[:80]!r} here; it may have been deleted, or have expired",
         kind="not_found",
@@ -83,19 +90,19 @@ def event_not_found(id: str, param: str) -> RequestError:
 
 
 INTERRUPTED_COMMENT = b": broken off; ask again with Last-Event-ID\n\n"
-"""A comment, which has no number and no place in the message."""
+"""An SSE comment. It has no number, and is not part of the message."""
 
 ReplaySource = FinishedLog | LiveLog
 
 
 THREAD_LOG_BYTES = 50_000
-"""Bytes of a log, from which on it is read in a thread, where it keeps nobody waiting."""
+"""Size of a log from which it is decoded in a thread, so that it does not block the event loop."""
 
 
 async def serve_answer(
     exchange: Exchange, run: ReplaySource, event_id: str, header: ChatRunHeader, *, after_frame: int = -1
 ) -> None:
-    """Serve it to whoever asks, from behind the frame `after`."""
+    """Stream the answer, after the frame `after_frame`."""
     viewer = exchange.viewer
     encoder = Encoder(
         event_id,
@@ -107,11 +114,11 @@ async def serve_answer(
         after=after_frame,
         live=run.is_live,
     )
-    await serve_stream(exchange, run, Redactor(viewer), encoder, broken_off=INTERRUPTED_COMMENT)
+    await serve_stream(exchange, run, Redactor(viewer), encoder, interrupted_end=INTERRUPTED_COMMENT)
 
 
 async def answer_event(turn: StoredResponse, header: ChatRunHeader, viewer: Viewer) -> Answer:
-    """The canonical event of an answer that is over, for this reader."""
+    """Return the canonical event of a finished answer, for this viewer."""
     return (
         await asyncio.to_thread(_build_answer_event, turn, header, viewer)
         if len(turn.log) > THREAD_LOG_BYTES
@@ -136,20 +143,20 @@ LAST_EVENT_ID = "last-event-id"
 
 
 class AnswerHandlers:
-    """The endpoints."""
+    """Handlers of the answer routes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def read(self, exchange: Exchange) -> None:
-        """`GET`: the stream, from behind the frame that its reader has."""
+        """`GET`: stream the answer after the last frame that the reader has."""
         row = await self._row(exchange, log=True)
         header = decode_header(row)
         exchange.viewer = header.viewer(exchange, self._services)
         await serve_answer(exchange, self._services.replay(row), row.id, header, after_frame=_after_frame(exchange))
 
     async def cancel(self, exchange: Exchange) -> None:
-        """`POST …/cancel`: stop it; what is over stays as it is."""
+        """`POST …/cancel`: cancel the answer; a finished one stays unchanged."""
         row = await self._row(exchange)
         if not row.is_finished:
             await self._services.cancel(row)
@@ -157,7 +164,7 @@ class AnswerHandlers:
         await exchange.send_json(Status(row.id, row.status))
 
     async def no_stream(self, exchange: Exchange) -> None:
-        """`GET …/stream`, where the AI SDK looks for an answer that goes on without it: 204, there is none."""
+        """`GET …/stream`, where the AI SDK looks for a running answer to resume: 204, there is none."""
         exchange.error_form = ai_sdk
         await exchange.send_no_content()
 
@@ -170,7 +177,10 @@ class AnswerHandlers:
 
 
 def _after_frame(exchange: Exchange) -> int:
-    """The last frame that need not be told. The query says what is meant; a browser sends the header by itself."""
+    """Return the number of the last frame that the reader has; -1: none.
+
+    The query takes precedence: browsers send the header `Last-Event-ID` on their own.
+    """
     for text, name in (
         (exchange.query_param("after"), "after"),
         (exchange.request_header(LAST_EVENT_ID), "Last-Event-ID"),

@@ -1,7 +1,7 @@
-"""`POST /api/chat`: a question, in a new chat or as the next turn of one, and the stream of its answer.
+"""`POST /api/chat`: a question, in a new chat or as the next turn of one. The response is the stream of its answer.
 
-The answer is a run of its own, which goes on when its reader leaves. Until the question is kept, whatever is wrong is
-a status; after that it is an event.
+The answer is a background run, which continues when its reader leaves. Before the question is stored, an error is a
+status of the response; after that it is an event of the stream.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .conversations import title_of
 
 
 class ChatPosition(NamedTuple):
-    """Where in which chat a question stands."""
+    """The position of a question: a chat, and the turn before it."""
 
     chat: StoredChat
     previous_id: str | None
@@ -37,7 +37,7 @@ class ChatPosition(NamedTuple):
 
 
 class AskHandler:
-    """The endpoint."""
+    """Handler of `POST /api/chat`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -54,7 +54,7 @@ class AskHandler:
         services, principal = self._services, exchange.principal
         if not principal.policy.store:
             raise forbidden(
-                "a chat is kept, and you may not have anything kept; use a key that may, or POST /v1/responses with "
+                "a chat is stored, and your key does not allow that; use another key, or POST /v1/responses with "
                 "store: false",
                 "store_not_allowed",
             )
@@ -71,7 +71,7 @@ class AskHandler:
         header = self._make_header(exchange, prepared, request, position)
         row = self._make_row(exchange, mint(ANSWER_PREFIX), header, position, request)
         exchange.telemetry.response_id = row.id
-        # The run takes its place when it opens; whoever has none left is told so now, and not by a run that failed.
+        # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
         async with services.guard.stream_slot(principal):
             pass
 
@@ -82,7 +82,7 @@ class AskHandler:
         await serve_answer(exchange, services.detached.follow(row), row.id, header)
 
     async def _resolve_position(self, exchange: Exchange, request: Request, mint: Minter) -> ChatPosition:
-        """Raises `RequestError` for a chat or a turn that is not there."""
+        """Return the position of the question. Raises `RequestError` for a chat or a turn that does not exist."""
         owner, store = exchange.principal.owner, self._services.store
         replaced_turn = await self._load_replaced_turn(owner, request)
         id = request.conversation_id or (replaced_turn.conversation_id if replaced_turn is not None else None)
@@ -100,7 +100,7 @@ class AskHandler:
         chat = await store.chats.get(owner, id)
         if chat is None:
             raise ChatNotFound(id)
-        # What moves from here on is told by the store, when the turn is to begin.
+        # If the chat changes after this check, the store reports it when the turn begins.
         if request.follows not in (None, chat.head):
             raise ChatMoved
         return ChatPosition(chat, chat.head if replaced_turn is None else replaced_turn.previous_id)
@@ -115,7 +115,7 @@ class AskHandler:
         return row
 
     async def _load_messages(self, owner: str, position: ChatPosition) -> list[ModelMessage]:
-        """The branch until now."""
+        """Load the messages of the branch up to the question."""
         if position.previous_id is None:
             return []
         turns = await self._services.store.chats.turns(owner, position.chat.id, position.previous_id, log=False)

@@ -1,8 +1,7 @@
-"""`/api/conversations`: the chats that there are, found, opened, named, taken away.
+"""`/api/conversations`: list, search, open, change and delete chats.
 
-An answer is told again from its log to each reader as they may see it; nothing is kept in any reader's form.
-
-What a chat is called until somebody names it: the beginning of its first question.
+Answers are encoded from their logs for each viewer; nothing is stored in the form of one view. Until a person names a
+chat, its title is the beginning of its first question.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from . import response_types
 from .answers import ChatRunHeader, answer_event, decode_header
 
 AUTO_TITLE_CHARACTERS = 80
-"""Characters."""
+"""Maximum length of a title that is made from a question."""
 
 
 def single_line(text: str) -> str:
-    """In one line, without control characters."""
+    """Return the text in one line, without control characters."""
     return "".join(one for one in " ".join(text.split()) if category(one) != "Cc")
 
 
@@ -37,37 +36,39 @@ _INVISIBLE_CATEGORIES = {"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"}
 _BLANK_CHARACTERS = frozenset(
     "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0" + "".join(map(chr, range(0xFE00, 0xFE10)))
 )
-"""Letters, signs and marks by their category, that are there to take a place and show nothing."""
+"""Characters that show nothing although their category is letter, symbol or mark."""
 
 
 def is_visible(text: str) -> bool:
-    """Whether anything of it can be seen: not of spaces alone, marks of direction and the like, which would leave
-    nothing in a list to point at."""
+    """Return whether a text shows anything.
+
+    A title of spaces or direction marks alone would leave nothing to click in a list.
+    """
     return any(one not in _BLANK_CHARACTERS and category(one) not in _INVISIBLE_CATEGORIES for one in text)
 
 
 def title_of(text: str) -> str:
-    """In one line, whole words where there are any; always something that can be seen."""
+    """Return a title for a question: one line, cut between words where possible, never blank."""
     line = single_line(text.lstrip()[: 10 * AUTO_TITLE_CHARACTERS])
     if not is_visible(line[: AUTO_TITLE_CHARACTERS - 1]):
         return "…"
     if len(line) <= AUTO_TITLE_CHARACTERS:
         return line
     cut = line[: AUTO_TITLE_CHARACTERS - 1]
-    # One more than fits, so that a word that ends there is whole.
+    # The search includes one more character, to find a word that ends exactly there.
     end = line.rfind(" ", 0, AUTO_TITLE_CHARACTERS)
-    # A text without spaces (a URL, Chinese) is cut where it must be.
+    # A text without spaces (a URL, Chinese) is cut at the limit.
     return (cut[:end] if end >= AUTO_TITLE_CHARACTERS // 2 else cut).rstrip() + "…"
 
 
 class ConversationHandlers:
-    """The endpoints."""
+    """Handlers of the conversation routes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def list(self, exchange: Exchange) -> None:
-        """A page of them, or of those in which `q` stands."""
+        """List a page of chats, or of those that contain the text `q`."""
         page = await self._services.store.chats.list(
             exchange.principal.owner,
             after=exchange.query_param("after") or None,
@@ -83,7 +84,7 @@ class ConversationHandlers:
         await exchange.send_json(response_types.Conversations(data, page.has_more, page.next_cursor))
 
     async def get(self, exchange: Exchange) -> None:
-        """One, with the events of a branch: `head`'s, or the one that is shown."""
+        """Open a chat with the events of one branch: that of the query parameter `head`, or the current one."""
         chats, owner, id = self._services.store.chats, exchange.principal.owner, exchange.path_params["id"]
         chat = await chats.get(owner, id)
         if chat is None:
@@ -107,12 +108,12 @@ class ConversationHandlers:
         )
 
     async def change(self, exchange: Exchange) -> None:
-        """Give it a title, or show another branch."""
+        """Set the title, or select another branch."""
         change = decode(await exchange.read_body(self._services.config.server), Change)
         title = _parse_title(change.title) if change.title is not UNSET else None
         head = answer_id(change.head, "head") if change.head is not UNSET else None
         if title is None and head is None:
-            raise RequestError("title: nothing is to be changed; send a title, a head, or both", code="missing")
+            raise RequestError("title: nothing to change; send a title, a head, or both", code="missing")
         owner, id = exchange.principal.owner, exchange.path_params["id"]
         try:
             chat = await self._services.store.chats.update(owner, id, title=title, head=head)
@@ -125,12 +126,12 @@ class ConversationHandlers:
         await exchange.send_json(response_types.Conversation(**_conversation_fields(chat)))
 
     async def delete(self, exchange: Exchange) -> None:
-        """With all its turns, also the one under way."""
+        """Delete a chat with all its turns, also one in progress."""
         owner, id = exchange.principal.owner, exchange.path_params["id"]
         turns = await self._services.store.chats.delete(owner, id)
         if turns is None:
             raise ChatNotFound(id)
-        # What is under way ends only now: nothing could begin in between, and its end is kept nowhere.
+        # Running turns end after the deletion: no turn can begin in between, and their ends are not stored.
         await asyncio.gather(*(self._stop_turn(turn) for turn in turns))
         await exchange.send_json(response_types.Deleted(id))
 
@@ -140,7 +141,7 @@ class ConversationHandlers:
                 await self._services.cancel(turn)
             await self._services.detached.drop_log(turn)
         except PellucidError as error:
-            log.warning("what runs in a chat that was deleted could not be stopped: %s", error.info.message)
+            log.warning("a run of a deleted chat could not be stopped: %s", error.info.message)
 
     async def _answer(self, exchange: Exchange, turn: StoredResponse, header: ChatRunHeader) -> Answer:
         viewer = header.viewer_in_conversation(exchange, self._services)
@@ -174,7 +175,7 @@ def _conversation_fields(chat: StoredChat) -> dict[str, Any]:
 def _parse_title(text: str) -> str:
     title = single_line(text)
     if not is_visible(title) or len(title) > MAX_TITLE_CHARS:
-        rule = f"must be a text of 1 to {MAX_TITLE_CHARS} characters, of which something can be seen"
+        rule = f"must be a text of 1 to {MAX_TITLE_CHARS} characters that is not blank"
         raise RequestError(f"title: {rule}", code="invalid_value", param="title")
     return title
 

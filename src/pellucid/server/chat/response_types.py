@@ -1,4 +1,7 @@
-"""What the chat's paths answer, but for the canonical events (`protocols.chat`). Times: milliseconds since 1970."""
+"""Response types of the chat routes, except the canonical events (`protocols.chat`).
+
+Times are in milliseconds since 1970.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ _EVENTS = [{"$ref": f"#/components/schemas/Chat{one.__name__}"} for one in (Ques
 class Opened(msgspec.Struct):
     conversation: Conversation
     events: list[Annotated[Any, Meta(extra_json_schema={"oneOf": _EVENTS})]]
-    active: Annotated[str | None, Meta(description="The answer that is under way.")]
+    active: Annotated[str | None, Meta(description="The answer that is in progress.")]
 
 
 class Deleted(msgspec.Struct):
@@ -55,7 +58,7 @@ class Model(msgspec.Struct, kw_only=True):
     efforts: list[Effort]
     default: Literal[True] | UnsetType = UNSET
     embedded: Literal[True] | UnsetType = UNSET
-    view: Annotated[View, Meta(description="The most that may be seen of its reasoning.")]
+    view: Annotated[View, Meta(description="The fullest view of its reasoning that is allowed.")]
 
 
 class Models(msgspec.Struct):

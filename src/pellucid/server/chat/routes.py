@@ -1,6 +1,7 @@
-"""The operations of the chat, and `GET /api/models`: the models that a page can offer.
+"""Routes of the chat, and `GET /api/models`: the models that a page can offer.
 
-Which efforts of thinking a model takes is in no list: the model is asked what it would not honour, as for any request.
+No list says which levels of effort a model supports: each model is checked for settings that it does not support, as
+for any request.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from .conversations import ConversationHandlers
 
 
 class ModelsHandler:
-    """`GET /api/models`: each with the efforts that it takes, and the most that its reader may see of it."""
+    """Handler of `GET /api/models`: the models, with their efforts and the fullest view of their reasoning."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -56,7 +57,7 @@ class ModelsHandler:
         await exchange.send_json(response_types.Models(models, list(VIEWS[VIEWS.index(viewer.view) :])))
 
     def _unique_models(self, default_name: str | None) -> list[tuple[str, ChatModel]]:
-        """Each model once, under the name that it is best known by."""
+        """Return each model once, under its preferred name."""
         catalog, by_identity = self._services.catalog, dict[int, tuple[str, ChatModel]]()
         names = catalog.names()
         first = [default_name] if default_name is not None else []
@@ -73,7 +74,7 @@ class ModelsHandler:
             return None
 
     def _supported_efforts(self, name: str, model: ChatModel) -> list[Effort]:
-        """The efforts that it would honour as given."""
+        """Return the efforts that the model supports exactly."""
         if name not in self._efforts:
             calls = {effort: ModelCall(name, [], {"thinking": level}) for effort, level in THINKING_LEVELS.items()}
             self._efforts[name] = [effort for effort, call in calls.items() if not model.warnings(call)]
@@ -86,14 +87,14 @@ ADVERTISED_ROUTES = ["POST /api/chat"]
 _ONE = parameter("id", "path", "The conversation's id.")
 _LAST = Annotated[int, Meta(ge=0, le=2**53)]
 _RESUME = (
-    parameter("after", "query", "The last frame that need not be told again.", _LAST),
+    parameter("after", "query", "The number of the last frame that the client has.", _LAST),
     parameter("Last-Event-ID", "header", "The same, as browsers send it.", _LAST),
     VIEW,
 )
 _PAGES = (
     parameter("q", "query", "Only those with this in their title, questions or answers."),
     parameter("limit", "query", "How many at most.", Annotated[int, Meta(ge=1, le=100)], 20),
-    parameter("after", "query", "The conversation after which to go on."),
+    parameter("after", "query", "The conversation after which the page begins."),
 )
 _HEAD = parameter(
     "head", "query", "The event that ends the branch to be shown.", Annotated[str, Meta(pattern="^evt_.")]
@@ -117,21 +118,23 @@ TABLE = Table(
                 "/api/chat",
                 AskHandler.__call__,
                 "ask",
-                "Ask a question; its answer is the stream",
+                "Ask a question; the response is the stream of its answer",
                 _FRAMES,
                 (),
                 t.Ask,
             ),
             error_statuses=(*_ERRORS, 409, 502, 504),
         ),
-        Operation("GET", _EVENT, AnswerHandlers.read, "readAnswer", "An answer again, live or over", _FRAMES, _RESUME),
+        Operation(
+            "GET", _EVENT, AnswerHandlers.read, "readAnswer", "Stream an answer, live or finished", _FRAMES, _RESUME
+        ),
         Operation(
             *("POST", f"{_EVENT}/cancel", AnswerHandlers.cancel),
-            *("cancelAnswer", "Stop an answer that is under way", response_types.Status),
+            *("cancelAnswer", "Stop an answer that is in progress", response_types.Status),
         ),
         Operation(
             *("GET", f"{_EVENT}/stream", AnswerHandlers.no_stream, "resumeAISDK"),
-            "Where the AI SDK looks for an answer that goes on without it: there is none",
+            "Where the AI SDK looks for a running answer to resume: there is none",
             status=204,
             description="Nothing",
             error_statuses=(401, 403, 500, 503),
@@ -144,7 +147,7 @@ TABLE = Table(
             "GET", _CHAT, ConversationHandlers.get, "openChat", "A conversation", response_types.Opened, (_HEAD, VIEW)
         ),
         Operation(
-            *("PATCH", _CHAT, ConversationHandlers.change, "changeChat", "Name it, or show another branch"),
+            *("PATCH", _CHAT, ConversationHandlers.change, "changeChat", "Set its title, or select another branch"),
             *(response_types.Conversation, (), t.Change),
         ),
         Operation(
@@ -152,11 +155,17 @@ TABLE = Table(
             _CHAT,
             ConversationHandlers.delete,
             "deleteChat",
-            "Take it away, with all its answers",
+            "Delete it, with all its answers",
             response_types.Deleted,
         ),
         Operation(
-            *("GET", "/api/models", ModelsHandler.__call__, "chatModels", "What can be asked, and how"),
+            *(
+                "GET",
+                "/api/models",
+                ModelsHandler.__call__,
+                "chatModels",
+                "The models, and the settings that each supports",
+            ),
             *(response_types.Models, (VIEW,)),
         ),
     ],
@@ -170,7 +179,7 @@ TABLE = Table(
 
 
 def routes(services: Services) -> list[BaseRoute]:
-    """The chat's, the conversations' and the models'."""
+    """Return the routes of answers, conversations and models."""
 
     def make_endpoint(_: Operation, handler: Handler) -> Endpoint:
         return Endpoint(handler, chat, lambda: services.guard, error_forms={ai_sdk.PROTOCOL: ai_sdk})

@@ -1,4 +1,4 @@
-"""OpenResponses over HTTP and WebSocket: `/v1/responses`, what is kept of them, and conversations."""
+"""OpenResponses over HTTP and WebSocket: `/v1/responses`, stored responses, and conversations."""
 
 from .routes import routes
 

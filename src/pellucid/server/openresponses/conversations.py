@@ -1,6 +1,6 @@
-"""`/v1/conversations`: an ordered list of items under one id, to which responses add theirs.
+"""`/v1/conversations`: an ordered list of items with an id, to which responses add their items.
 
-What a response said is kept as its model's messages, and told to each reader as they may see it.
+The output of a response is stored as its model's messages, and shown to each viewer as their view allows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .input_redaction import redact_input_items
 from .stored_responses import item_list, max_view_of, page_params
 
 MAX_ITEMS = 20
-"""How many items one request may add, as OpenAI has it."""
+"""Maximum number of items that one request may add, as in OpenAI's API."""
 
 Metadata = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]], Meta(max_length=16)
@@ -75,7 +75,7 @@ class DeletedConversation(msgspec.Struct):
 
 
 class ConversationHandlers:
-    """The endpoints."""
+    """Handlers of the conversation routes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -103,7 +103,7 @@ class ConversationHandlers:
     async def update(self, exchange: Exchange) -> None:
         body = await self._read_object(exchange)
         if "metadata" not in body:
-            raise RequestError("metadata: required: what is to stand in its place", code="missing", param="metadata")
+            raise RequestError("metadata: required: the new metadata", code="missing", param="metadata")
         metadata = _parse_metadata(body)
         owner, id = exchange.principal.owner, exchange.path_params["id"]
         updated = await self._services.store.conversations.update(owner, id, metadata)
@@ -122,7 +122,7 @@ class ConversationHandlers:
         owner, id, after = exchange.principal.owner, exchange.path_params["id"], exchange.query_param("after")
         items: list[dict[str, Any]] = []
         has_more = True
-        # What is not there for this reader counts for nothing: a page without an end would lead nowhere.
+        # Items that this viewer may not see do not count: an empty page would have no cursor for the next one.
         while has_more and len(items) <= limit:
             entries = await self._services.store.conversations.entries(
                 owner, id, after=after, limit=limit + 1, order="asc" if order == "asc" else "desc"
@@ -155,13 +155,13 @@ class ConversationHandlers:
             raise _not_found(id, item_id)
         await exchange.send_json(_conversation_resource(await self._find_conversation(exchange)))
 
-    # --- what they share ---------------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------
 
     async def _item_for_viewer(self, exchange: Exchange, entry: ConversationEntry) -> dict[str, Any] | None:
         return item_for_viewer(entry, exchange.viewer_for(await self._max_view(exchange.principal.owner, entry)))
 
     async def _max_view(self, owner: str, entry: ConversationEntry) -> View:
-        """What anybody may see of the model that said it."""
+        """Return the fullest view that anyone gets of an item: that of the model that made it."""
         message = messages_from_json(entry.message)[0] if entry.message is not None else None
         if not isinstance(message, ModelResponse):
             return "raw"
@@ -170,7 +170,7 @@ class ConversationHandlers:
         row = await responses.get(owner, id) if id is not None else None
         if row is not None:
             return max_view_of(self._services, row)
-        # By which name the model was asked is forgotten with its response.
+        # The public name of the model was stored with its response, which is deleted.
         return self._services.catalog.max_view_of_origin(message.origin)
 
     async def _read_object(self, exchange: Exchange, *, allow_empty: bool = False) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class ConversationHandlers:
 
 
 def item_for_viewer(entry: ConversationEntry, viewer: Viewer) -> dict[str, Any] | None:
-    """The item as this reader may see it; None if for them there is none."""
+    """Return the item as this viewer may see it; None if it is not visible."""
     if entry.message is None:
         return next(iter(redact_input_items([msgspec.json.decode(entry.item)], viewer)), None)
     encoder = Encoder(request_from({"input": "."}).response("", "", 0))
@@ -220,7 +220,7 @@ def item_for_viewer(entry: ConversationEntry, viewer: Viewer) -> dict[str, Any] 
 
 
 def _item_events(messages: list[ModelMessage], id: str) -> list[Event]:
-    """One item, told again."""
+    """Return the events of one stored item."""
     [message] = messages
     if isinstance(message, ModelRequest):
         return [FunctionToolResultEvent(part, id) for part in message.parts]  # type: ignore[arg-type]
@@ -259,11 +259,11 @@ def _parse_entries(
 
 
 def _check_item(item: dict[str, Any], path: str, opener: Callable[[str], Sealed]) -> None:
-    """Whether a model can be told of it: what is found wrong later would spoil the whole conversation."""
+    """Check that the item can be sent to a model: a mistake that shows later would make the conversation unusable."""
     if item["type"] == "item_reference":
         raise RequestError(f"{path}: a conversation holds items themselves", code="invalid_value", param=f"{path}.type")
     try:
-        # Its call may be in the conversation already; a result without one goes to nobody.
+        # The call of a result may be in the conversation already; a result without a call is not sent to a model.
         messages = item_messages(msgspec.json.encode(item), ReferenceContext({item.get("call_id", ""): KnownCall("")}))
         for part in (part for message in messages for part in message.parts if isinstance(part, SealedPart)):
             opener(part.token)
@@ -274,7 +274,7 @@ def _check_item(item: dict[str, Any], path: str, opener: Callable[[str], Sealed]
 
 
 def _relocate_error(error: RequestError, old_path: str, new_path: str) -> RequestError:
-    """The same, of a field that has another name here."""
+    """Return the error with the field's name in this request."""
     info = error.info
     param = (info.param or old_path).replace(old_path, new_path, 1)
     return RequestError(info.message.replace(old_path, new_path, 1), kind=info.kind, code=info.code, param=param)

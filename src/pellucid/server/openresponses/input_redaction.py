@@ -1,7 +1,8 @@
-"""Input items, told again to a reader: as they were received, but for what this reader may not see: reasoning, the
-log-probabilities of an answer (some models reason and answer in one text), and fields that nobody here knows.
+"""Redaction of input items for a viewer.
 
-A client gives back what it was shown. Who reads it later may hold another key of the same owner, with a lesser view.
+An input item is shown as it was received, without what the viewer may not see: reasoning, the log-probabilities of an
+answer (some models reason and answer in one text), and unknown fields. A client sends back what it was shown; a later
+reader may use another key of the same owner, with a lesser view.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 from ...view import Viewer
 
 _REASONING_FIELDS = frozenset({"id", "type", "status"})
-"""What is left of a reasoning item, beside what the view's rule allows."""
+"""Fields of a reasoning item that remain, in addition to those that the view's rule allows."""
 
 _ITEM_FIELDS = frozenset(
     {"id", "type", "status", "role", "phase", "content", "call_id", "name", "arguments", "output", "encrypted_content"}
 )
-"""What is left of another."""
+"""Fields of other items that remain."""
 
 _CONTENT_FIELDS = frozenset(
     {
@@ -25,17 +26,17 @@ _CONTENT_FIELDS = frozenset(
         *("filename", "file_id", "file_data", "file_url", "input_audio"),
     }
 )
-"""What is left of a part of its content or output."""
+"""Fields of a part of an item's content or output that remain."""
 
 _NESTED_FIELDS = {
     "annotations": frozenset({"type", "url", "title", "start_index", "end_index"}),
     "input_audio": frozenset({"data", "format"}),
 }
-"""What is left of what stands in it and is more than a text."""
+"""Fields that remain of objects within such a part."""
 
 
 def redact_input_items(items: Iterable[dict[str, Any]], viewer: Viewer) -> list[dict[str, Any]]:
-    """Those that there are for this reader, as they may see them."""
+    """Return the items that are visible to this viewer, redacted."""
     if viewer.view == "raw":
         return list(items)
     rule = viewer.rule
@@ -65,7 +66,7 @@ def _redact_content(value: Any) -> Any:
 
 
 def _redact_nested(visible_fields: frozenset[str], value: Any) -> Any:
-    """Plain values by these names, and nothing else of a client's own making."""
+    """Return an object's (or each object's) plain values with these names, and nothing else that the client added."""
     if isinstance(value, list):
         return [_redact_nested(visible_fields, one) for one in value if isinstance(one, dict)]
     if isinstance(value, dict):

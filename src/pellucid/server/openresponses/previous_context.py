@@ -1,7 +1,7 @@
-"""What a request goes on from, as messages: earlier responses, a conversation, single items that its input refers to.
+"""The context that a request continues, as messages: previous responses, a conversation, or items that its input names.
 
-* All of it is its owner's: what belongs to another is not there.
-* What cannot be gone on from whole is not gone on from: a link that is missing is an error that names it.
+* All of it belongs to the owner; data of other owners is not found.
+* A context that is incomplete is not continued: a missing part is an error that names it.
 """
 
 from __future__ import annotations
@@ -33,38 +33,39 @@ from ...unicode import truncate
 from ..services import protocol_of
 
 MAX_ENTRIES = 10_000
-"""How many items a conversation may have that a response goes on from."""
+"""Maximum number of items in a conversation that a response continues."""
 
 
 MAX_REFERENCES = 100
-"""How many items an input may name instead of holding them. Each is looked for."""
+"""Maximum number of items that an input may refer to by id. Each is looked up."""
 
 
 class CachedResponse(msgspec.Struct):
-    """A response that is known without a store."""
+    """A response that is known without the store: the last one of a socket."""
 
     id: str
     messages: list[ModelMessage]
-    """The whole conversation with it."""
+    """The whole conversation, with this response."""
     is_stored: bool = False
-    """Whether a store has it, too, which knows whether it was deleted since."""
+    """Whether it is also in the store, which knows if it was deleted since."""
 
 
 class PreviousContext(NamedTuple):
-    """What was said until now."""
+    """The conversation before the request."""
 
     messages: Sequence[ModelMessage] = ()
     item_ids: frozenset[str] = frozenset()
-    """The items of the conversation, which cannot be added to it again."""
+    """Ids of the conversation's items, which cannot be added to it again."""
 
 
 async def load_response_chain(store: Store, owner: str, id: str) -> PreviousContext:
-    """The response and all that it builds on. Raises `RequestError`."""
+    """Load a response and all responses that it continues. Raises `RequestError`."""
     try:
         rows = await store.responses.chain(owner, id)
     except PreviousResponseGone as error:
         raise _previous_response_not_found(
-            f"the response {error.missing_id!r}, on which {id!r} builds, is not kept any more; send it all"
+            f"the response {error.missing_id!r}, which {id!r} continues, is not stored any more; send the whole "
+            "conversation"
         ) from error
     if not rows or protocol_of(rows[-1].header) != "openresponses":
         raise _previous_response_not_found(
@@ -72,7 +73,7 @@ async def load_response_chain(store: Store, owner: str, id: str) -> PreviousCont
         )
     if not rows[-1].is_finished:
         raise RequestError(
-            f"previous_response_id: the response {id!r} is still under way; wait for its end, or cancel it",
+            f"previous_response_id: the response {id!r} is still in progress; wait for its end, or cancel it",
             code="previous_response_not_finished",
             param="previous_response_id",
         )
@@ -86,7 +87,17 @@ def _previous_response_not_found(reason: str) -> RequestError:
 
 
 async def load_conversation(store: Store, owner: str, id: str, opener: Callable[[str], Sealed]) -> PreviousContext:
-    """Everything in it. Raises `RequestError`."""
+    """Load all items of a conversation.
+
+    Args:
+        store: the store.
+        owner: the owner of the conversation.
+        id: the conversation.
+        opener: opens sealed tokens.
+
+    Raises:
+        RequestError: it does not exist, is too long, or holds a token that cannot be opened.
+    """
     entries = await store.conversations.entries(owner, id, limit=MAX_ENTRIES + 1)
     if entries is None:
         raise RequestError(
@@ -97,7 +108,7 @@ async def load_conversation(store: Store, owner: str, id: str, opener: Callable[
         )
     if len(entries) > MAX_ENTRIES:
         raise RequestError(
-            f"conversation: {id!r} has more than {MAX_ENTRIES} items; begin a new one, or take some away",
+            f"conversation: {id!r} has more than {MAX_ENTRIES} items; begin a new one, or delete some",
             code="conversation_too_long",
             param="conversation",
         )
@@ -114,7 +125,7 @@ async def load_conversation(store: Store, owner: str, id: str, opener: Callable[
 
 
 def messages_of_entries(entries: Sequence[ConversationEntry]) -> list[ModelMessage]:
-    """The messages of a conversation's entries. A result whose call was taken away goes with it."""
+    """Return the messages of a conversation's entries. A result whose call was deleted is left out."""
     calls: dict[str, KnownCall] = {}
     messages: list[ModelMessage] = []
     for entry in entries:
@@ -139,7 +150,7 @@ def _messages_of_entry(entry: ConversationEntry, calls: dict[str, KnownCall]) ->
 
 
 def calls_of(messages: Sequence[ModelMessage]) -> dict[str, KnownCall]:
-    """The functions that were called, by the ids of the calls."""
+    """Return the function calls in these messages by their ids, with the number of results that are missing."""
     called: dict[str, KnownCall] = {}
     for message in messages:
         if isinstance(message, ModelResponse):
@@ -159,12 +170,12 @@ def calls_of(messages: Sequence[ModelMessage]) -> dict[str, KnownCall]:
 
 
 async def load_referenced_items(store: Store, owner: str, ids: Sequence[str]) -> dict[str, list[ModelMessage]]:
-    """What the items with these ids said, of those that there are. Raises `RequestError` for too many."""
+    """Load the messages of the items with these ids, of those that exist. Raises `RequestError` for too many ids."""
     unique_ids = list(dict.fromkeys(ids))
     if len(unique_ids) > MAX_REFERENCES:
         raise RequestError(
-            f"input: it refers to {len(unique_ids)} items, and may to {MAX_REFERENCES}; send the items themselves, or go "
-            "on from a response or a conversation",
+            f"input: it refers to {len(unique_ids)} items, and the limit is {MAX_REFERENCES}; send the items "
+            "themselves, or continue a response or a conversation",
             code="too_many_references",
             param="input",
         )
@@ -186,17 +197,17 @@ def _messages_of_item(row: StoredResponse, id: str) -> list[ModelMessage] | None
         if item.get("id") == id and item["type"] != "item_reference":
             if item["type"] != "function_call_output":
                 return item_messages(msgspec.json.encode(item), ReferenceContext())
-            # The name of its function was found when it came.
+            # The stored message holds the name of its function, which was resolved when the item was received.
             results = [part for entry in messages for part in entry.parts if isinstance(part, ToolReturnPart)]
             matching = [part for part in results if part.tool_call_id == item["call_id"]]
             return [ModelRequest([matching[0]])] if matching else None
     for message in messages:
         if isinstance(message, ModelResponse):
             parts = [part for part in message.parts if part.item_id == id]
-            # A part that travels alone says whose it is.
+            # A part without its message must carry its origin itself.
             if parts:
                 return [ModelResponse([_with_origin(part, message) for part in parts])]
-    # A result's id stands on its event alone.
+    # The id of a result is only on its event.
     for event in events_of(unpack_log(row.log)) if row.log else []:
         if isinstance(event, FunctionToolResultEvent) and event.id == id:
             return [ModelRequest([event.result])]

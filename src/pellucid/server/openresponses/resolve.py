@@ -1,6 +1,6 @@
-"""A request for a response with everything looked up: what it goes on from, what it adds, and the row that it leaves.
+"""Resolution of a request for a response: the context it continues, the items it adds, and the row it is stored in.
 
-`resolve_request` makes an `ResolvedRequest` of a request; an `ResolvedRequest` makes its run, its header and its row.
+`resolve_request` makes a `ResolvedRequest`, which makes its run, its header and its row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MCP_CONNECT_SECONDS = 10.0
 
 
 class ResolvedRequest(NamedTuple):
-    """One request. `resolve_request` makes it."""
+    """One request with everything that was looked up. `resolve_request` creates it."""
 
     services: Services
     principal: Principal
@@ -59,17 +59,17 @@ class ResolvedRequest(NamedTuple):
     is_stored: bool
     conversation_id: str | None
     input_items: list[dict[str, Any]]
-    """The input, as it was received."""
+    """The items of the input, as they were received."""
     previous_messages: Sequence[ModelMessage]
-    """The conversation until now."""
+    """The conversation before this request."""
     new_messages: Sequence[ModelMessage]
-    """What the input adds to it."""
+    """The messages of the input."""
     is_chained: bool
-    """Whether what this goes on from is in the store."""
+    """Whether the previous response is in the store, so that the row needs only the new messages."""
     mcp_servers: dict[str, MCPServer]
-    """Those that the request names, by where it does."""
+    """MCP servers that the request names, by their place in the request."""
     call: ModelCall | None
-    """What to ask the model; None until it is known what those servers offer."""
+    """The call of the model; None until the tools of the MCP servers are known."""
 
     @property
     def model(self) -> ChatModel:
@@ -77,7 +77,7 @@ class ResolvedRequest(NamedTuple):
 
     @property
     def appends_to_conversation(self) -> bool:
-        """Whether its conversation gets what it says: one that is not stored only reads it."""
+        """Whether its items are added to the conversation. A response that is not stored only reads it."""
         return self.is_stored and self.conversation_id is not None
 
     @property
@@ -105,7 +105,7 @@ class ResolvedRequest(NamedTuple):
         )
 
     def create_run(self, stored_as: StoredResponse | None = None) -> RunSource:
-        """`stored_as`: its row, where the run is stored before its end is shown."""
+        """Create the run. `stored_as` is its row, if the run is stored before its end is shown."""
         model = self.model
         if self.request.body.truncation == "auto":
             model = TruncatingModel(model, self.services.catalog.context_tokens(self.prepared.model_name))
@@ -140,7 +140,7 @@ class ResolvedRequest(NamedTuple):
             background=bool(body.background),
             header=msgspec.json.encode(header),
             input=msgspec.json.encode(self.input_items),
-            # Nobody else could find what is remembered by a socket alone.
+            # A context that only the socket holds is stored here, too: it can be found nowhere else.
             messages=messages_to_json(
                 list(self.new_messages) if self.is_chained else join_messages(self.previous_messages, self.new_messages)
             ),
@@ -150,9 +150,18 @@ class ResolvedRequest(NamedTuple):
 async def resolve_request(
     services: Services, exchange: Exchange, request: Request, mint: Mint, cached: CachedResponse | None = None
 ) -> ResolvedRequest:
-    """Look up everything that the request names. Raises `RequestError` and `StoreError`.
+    """Look up everything that the request names.
 
-    `recent`: what a socket remembers of its own last response.
+    Args:
+        services: the gateway's services.
+        exchange: the exchange.
+        request: the decoded request.
+        mint: makes ids.
+        cached: the last response of a socket.
+
+    Raises:
+        RequestError: something is not there, not allowed, or not valid.
+        StoreError: the store does not answer.
     """
     principal, body = exchange.principal, request.body
     prepared = await prepare(services, exchange, request, request.model, mint, with_summaries=request.wants_summaries)
@@ -192,15 +201,14 @@ async def resolve_request(
 
 
 def _is_stored(services: Services, principal: Principal, request: Request) -> bool:
-    """Whether the response is kept. Raises `RequestError` if it must be and may not."""
+    """Return whether the response is stored. Raises `RequestError` if it must be stored and may not."""
     policy, requested = principal.policy, request.body.store
     is_stored = policy.may_store(requested if requested is not None else services.config.storage.store and policy.store)
     if request.body.background and not is_stored:
         raise RequestError(
-            "background: a response that nobody waits for must be stored, and here none is unless it is asked for; "
-            "send store: true"
+            "background: a background response must be stored, and this server stores only on request; send store: true"
             if policy.store
-            else "background: it must be stored, and you may not have that",
+            else "background: a background response must be stored, and your key does not allow that",
             kind="invalid_request" if policy.store else "forbidden",
             code="store_required" if policy.store else "store_not_allowed",
             param="background",
@@ -209,7 +217,11 @@ def _is_stored(services: Services, principal: Principal, request: Request) -> bo
 
 
 def _create_mcp_server(services: Services, principal: Principal, server: MCPServerSpec) -> MCPServer:
-    """The MCP server that the request names, not reached yet. Raises `RequestError` for one that may not be."""
+    """Create the client of an MCP server that the request names, without connecting to it.
+
+    Raises:
+        RequestError: its address or its use is not allowed.
+    """
     try:
         url = services.egress.check_url(server.url)
         client = MCPServer(
@@ -243,7 +255,7 @@ async def _load_previous(
 
 
 def _check_new_items(items: Sequence[dict[str, Any]], existing_ids: frozenset[str]) -> None:
-    """Whether they can be added to their conversation. Raises `RequestError`."""
+    """Check that items can be added to their conversation. Raises `RequestError`."""
     seen = set(existing_ids)
     for index, item in enumerate(items):
         if item["type"] == "item_reference":

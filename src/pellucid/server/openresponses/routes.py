@@ -1,8 +1,10 @@
-"""The operations of OpenResponses; `POST /v1/responses`, live, whole or in the background; and `…/compact`.
+"""Routes of OpenResponses, with the handlers of `POST /v1/responses` and `POST /v1/responses/compact`.
 
-A compaction is a conversation in fewer words, in an item that only this gateway can read: the model itself writes what
-must not be lost, and that is sealed. A client sends the item in place of what it stands for, to any replica, and any
-model goes on from it. Nothing is stored here.
+A response is streamed, whole, or made in the background.
+
+A compaction is a shorter form of a conversation, in an item that only this gateway can read: the model itself writes a
+summary, which is sealed. A client sends the item in place of the conversation, to any replica, and any model can
+continue from it. Nothing is stored here.
 """
 
 from __future__ import annotations
@@ -45,11 +47,11 @@ from .socket import ResponsesSocket
 from .stored_responses import DeletedResponse, ItemList, KeptItem, ResponseHandlers
 
 EMPTY_COMPACTION = ErrorInfo(
-    "model_error", "the model wrote nothing to stand for the conversation", code="empty_compaction"
+    "model_error", "the model wrote an empty compaction of the conversation", code="empty_compaction"
 )
 INCOMPLETE_COMPACTION = ErrorInfo(
     "model_error",
-    "the model did not finish what is to stand for the conversation, so that something would be missing from it",
+    "the model did not finish the compaction of the conversation, so that it would be incomplete",
     code="incomplete_compaction",
 )
 COMPACTION_PROMPT = (
@@ -60,7 +62,7 @@ COMPACTION_PROMPT = (
 
 
 class CompactRequest(msgspec.Struct, kw_only=True):
-    """What of a request for a response has a meaning here."""
+    """The fields of a request for a response that a compaction uses."""
 
     model: str
     input: str | list[t.ItemParam] | None = None
@@ -70,7 +72,7 @@ class CompactRequest(msgspec.Struct, kw_only=True):
 
 
 class CompactHandler:
-    """The endpoint."""
+    """Handler of `POST /v1/responses/compact`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -79,7 +81,7 @@ class CompactHandler:
         services, principal = self._services, exchange.principal
         raw = read_json(await exchange.read_body(services.config.server))
         if not isinstance(raw.get("model"), str):
-            raise RequestError("model: required: who is to tell it again", code="missing", param="model")
+            raise RequestError("model: required: the model that writes the compaction", code="missing", param="model")
         supported = {name: raw[name] for name in CompactRequest.__struct_fields__ if raw.get(name) is not None}
         request = request_from({**supported, "store": False})
         mint = new_minter()
@@ -102,7 +104,7 @@ class CompactHandler:
 
 
 async def _run_to_text(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
-    """What the model wrote, whole, and what that took. Raises `PellucidError` for less."""
+    """Run to the end, and return the complete text and the usage. Raises `PellucidError` for an incomplete text."""
     fold = Fold()
 
     def receive(batch: Batch) -> None:
@@ -121,7 +123,7 @@ async def _run_to_text(exchange: Exchange, run: RunSource) -> tuple[str, Usage]:
 
 
 class CreateResponseHandler:
-    """The endpoint."""
+    """Handler of `POST /v1/responses`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -148,7 +150,7 @@ class CreateResponseHandler:
 
     async def _start_background(self, exchange: Exchange, resolved: ResolvedRequest, header: ResponseRunHeader) -> None:
         services, row = self._services, resolved.make_row(header)
-        # The run takes its place when it opens; whoever has none left is told so now, and not by a run that failed.
+        # The run acquires its slot when it opens. If none is free, the request fails now, and not the run later.
         async with services.guard.stream_slot(exchange.principal):
             pass
         await services.detached.start(row, resolved.create_run())
@@ -170,21 +172,21 @@ ADVERTISED_ROUTES = [
 _CREATE, _ONE = "/v1/responses", "/v1/responses/{id}"
 _LIST, _CONVERSATION = "/v1/conversations", "/v1/conversations/{id}"
 _ITEMS, _ITEM = "/v1/conversations/{id}/items", "/v1/conversations/{id}/items/{item_id}"
-_EVENTS = parameter("OpenResponses-Reasoning-Events", "header", "Whose names raw reasoning events have.", Dialect)
+_EVENTS = parameter("OpenResponses-Reasoning-Events", "header", "The names of raw reasoning events.", Dialect)
 _PAGES = (
     parameter("limit", "query", "How many at most.", Annotated[int, Meta(ge=1, le=100)], 20),
     parameter("order", "query", "By time.", Literal["asc", "desc"], "desc"),
-    parameter("after", "query", "The item after which to go on."),
+    parameter("after", "query", "The item after which the page begins."),
     VIEW,
 )
 _RESUME = (
     parameter("stream", "query", "As the stream of its events.", bool),
     parameter(
-        *("starting_after", "query", "With `stream`: the `sequence_number` after which to go on."),
+        *("starting_after", "query", "With `stream`: the `sequence_number` after which the stream begins."),
         Annotated[int, Meta(ge=0, le=2**53)],
     ),
     parameter(
-        *("include[]", "query", "What else is wanted. `include` is the same."),
+        *("include[]", "query", "What else to include. `include` means the same."),
         list[Literal["reasoning.encrypted_content"]],
     ),
 )
@@ -200,25 +202,25 @@ RESPONSES = Table(
                 _CREATE,
                 CreateResponseHandler.__call__,
                 "createResponse",
-                "Ask a model; hear it think, then answer",
+                "Run a model; its reasoning, then its answer",
             ),
             *(_WHOLE_OR_STREAM, [_EVENTS, VIEW], t.CreateResponse),
             description=_CREATED,
         ),
         Operation(
             *("POST", "/v1/responses/compact", CompactHandler.__call__, "compactResponse"),
-            "Compact a conversation into one item that stands for it",
+            "Compact a conversation into one item that replaces it",
             t.CompactedResponse,
             request_body=CompactRequest,
         ),
         Operation(
-            *("GET", _ONE, ResponseHandlers.get, "getResponse", "A response that was kept, or that is under way"),
+            *("GET", _ONE, ResponseHandlers.get, "getResponse", "A response that is stored or in progress"),
             *(_WHOLE_OR_STREAM, [*_RESUME, _EVENTS, VIEW]),
             description=_CREATED,
         ),
         Operation(
             *("DELETE", _ONE, ResponseHandlers.delete),
-            *("deleteResponse", "Delete a response; one that runs is stopped first", DeletedResponse),
+            *("deleteResponse", "Delete a response; a running one is stopped first", DeletedResponse),
         ),
         Operation(
             *("POST", "/v1/responses/{id}/cancel", ResponseHandlers.cancel),
@@ -230,7 +232,7 @@ RESPONSES = Table(
         Operation(
             *("GET", "/v1/responses/{id}/input_items", ResponseHandlers.input_items),
             "listInputItems",
-            "What the response was asked with",
+            "The input items of a response",
             ItemList,
             _PAGES,
         ),

@@ -1,4 +1,4 @@
-"""How a response was asked for: what is kept of it, so that it can be told again to whoever may read it."""
+"""The stored description of how a response was requested, so that it can be encoded again for any viewer."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ EVENTS_HEADER = "openresponses-reasoning-events"
 
 
 class ResponseRunHeader(msgspec.Struct, frozen=True):
-    """What is kept of how a response was asked for, so that it can be told again."""
+    """How a response was requested: what is stored of it, so that it can be encoded again."""
 
     response: t.Response
-    """As it was before anything had come."""
+    """The response as it was before any output."""
     dialect: Dialect
     view: View
     seals: bool = False
@@ -26,11 +26,16 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
     obfuscate: bool = False
     protocol: str = "openresponses"
     most: View = "raw"
-    """What anybody might see of its model."""
+    """The fullest view that its model allowed to anyone."""
 
     def viewer(self, exchange: Exchange, max_view: View) -> Viewer:
-        """Who reads it now: with what they were given then, unless they ask otherwise. `most`: what anybody may see of
-        its model by now; what was not to be seen then is not to be seen later either."""
+        """Return the viewer of the response now: by default with the view that was requested when it was made.
+
+        Args:
+            exchange: the exchange that reads it.
+            max_view: the fullest view that anyone gets of its model now. The limit of the time when it was made holds,
+                too.
+        """
         return exchange.viewer_for(stricter(self.most, max_view), self.view, with_summaries=self.summaries)
 
     def encoder(
@@ -42,6 +47,15 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
         after: int = -1,
         framing: Framing = "events",
     ) -> Encoder:
+        """Return the encoder of the response.
+
+        Args:
+            viewer: the viewer of the response.
+            dialect: the names of events; by default those of the first request.
+            seals: whether sealed tokens are included; by default as in the first request.
+            after: the last `sequence_number` that the client has; -1: none.
+            framing: how events are separated.
+        """
         return Encoder(
             msgspec.structs.replace(self.response),
             dialect or self.dialect,
@@ -53,7 +67,7 @@ class ResponseRunHeader(msgspec.Struct, frozen=True):
 
 
 def dialect_of(exchange: Exchange, services: Services) -> Dialect:
-    """Whose names reasoning events have. Raises `RequestError`."""
+    """Return the dialect: the names of reasoning events. Raises `RequestError`."""
     requested = exchange.request_header(EVENTS_HEADER)
     match requested.lower() if requested is not None else None:
         case None:

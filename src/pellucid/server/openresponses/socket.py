@@ -1,14 +1,14 @@
 """`GET /v1/responses` as a WebSocket: one response after another over one connection (specification of 2026-04-24).
 
 * A message is `{"type": "response.create", …}` with the body of a request, without `stream`, `stream_options` and
-  `background`. The events come as messages of their own, numbered from 0 for each response, without `[DONE]`.
-* One response at a time: what is asked meanwhile waits its turn, as far as there is room.
-* `generate: false` asks no model: it gives a response without output, from which the next one can go on.
-* The socket remembers its last response, so that `store: false` can go on from it; a request that goes on from it and
-  fails makes the socket forget it.
+  `background`. Events are sent as one message each, numbered from 0 for each response, without `[DONE]`.
+* Responses are made one at a time. Messages that come meanwhile are queued, up to a limit.
+* `generate: false` calls no model: it gives a response without output, which the next request can continue.
+* The socket remembers its last response, so that a request can continue it also with `store: false`. If a request that
+  continues it fails, the socket forgets it.
 * An error is `{"type": "error", "status": …, "error": {…}}`, and the socket stays open.
-* A socket whose time is over (`socket_seconds`), or whose server stops, is closed when the response under way is over;
-  what still waits for its turn is not begun. A client that leaves takes the response under way along.
+* A socket whose time is over (`socket_seconds`), or whose server stops, is closed when the current response is over;
+  queued messages are not processed. A client that leaves cancels the current response.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from ...asgi import http
-from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, is_client_error, release
+from ...asgi.streaming import FAULT, STOPPING, BodyWriter, EncodedStream, is_client_error, stop_source
 from ...conversation import join_messages
 from ...errors import ErrorInfo, PellucidError, RequestError
 from ...events import Event, RunEndEvent
@@ -39,13 +39,13 @@ from .previous_context import CachedResponse
 from .resolve import ResolvedRequest, resolve_request
 
 MAX_QUEUED_MESSAGES = 8
-"""Messages that may wait for their turn; together they may be as large as one."""
+"""Maximum number of queued messages; together they may be as large as one message."""
 
 _UNSUPPORTED_FIELDS = ("stream", "stream_options", "background")
 
 
 class _FoldingRedactor:
-    """A redactor of a run that the socket remembers."""
+    """A redactor that also folds the run, so that the socket can remember it."""
 
     wants_deltas = True
 
@@ -96,12 +96,12 @@ class _ResponsesConnection:
         self._cached_response: CachedResponse | None = None
         self._queue: list[str | bytes] = []
         self._worker: asyncio.Task[None] | None = None
-        """What serves the messages, one after another."""
+        """The task that processes queued messages, one after another."""
         self._stop_reason: ErrorInfo | None = None
-        """What a response that is cancelled now ends with; None when nobody is there to be told."""
+        """The error with which a response that is cancelled now ends; None if the client is gone."""
 
     async def run(self) -> None:
-        """Until the socket is closed, by whichever end. A server that cannot wait any longer cancels this."""
+        """Serve the socket until either end closes it. A server that must stop now cancels this task."""
         end: EndReason = "gone"
         try:
             end = await self._socket.listen(self._on_message, self._services.config.server.socket_seconds)
@@ -116,7 +116,7 @@ class _ResponsesConnection:
         if end != "gone":
             await self._socket.close(CLOSE_NORMAL if end == "over" else CLOSE_RESTARTING)
 
-    # --- what comes --------------------------------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------------------------
 
     async def _on_message(self, data: str | bytes) -> None:
         queue = self._queue
@@ -124,8 +124,8 @@ class _ResponsesConnection:
             await self._send_error(
                 ErrorInfo(
                     "too_many_requests",
-                    "a response is under way on this socket, and no more messages can wait for its end; ask again "
-                    "then, or open another socket",
+                    "a response is in progress on this socket, and the queue of messages is full; send the message "
+                    "again after the end of the response, or use another socket",
                     code="response_in_progress",
                 )
             )
@@ -135,7 +135,7 @@ class _ResponsesConnection:
             self._worker = asyncio.create_task(self._process_queue())
 
     async def _finish_response(self, end: EndReason) -> EndReason:
-        """Let the response under way end, unless its client leaves."""
+        """Wait for the end of the current response, unless the client leaves."""
         self._queue.clear()
         if self._worker is None or self._worker.done():
             return end
@@ -152,7 +152,7 @@ class _ResponsesConnection:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
 
-    # --- what is answered --------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------
 
     async def _process_queue(self) -> None:
         while self._queue:
@@ -165,7 +165,7 @@ class _ResponsesConnection:
     async def _respond(self, data: str | bytes) -> None:
         exchange, previous_id = self._exchange, None
         try:
-            # Whoever was let in an hour ago need not be now.
+            # The credential may have been revoked since the socket was opened.
             exchange.principal = exchange.telemetry.principal = await self._services.guard.admit(exchange.scope)
             exchange.viewer = exchange.principal.policy.viewer
             raw = self._decode_message(data)
@@ -179,7 +179,7 @@ class _ResponsesConnection:
             if end.status == "failed":
                 self._drop_cached_response(previous_id)
         except http.ClientGone:
-            pass  # whoever listens is told, too
+            pass  # `listen` ends, too
         except Exception as error:
             self._drop_cached_response(previous_id)
             if not is_client_error(error):
@@ -201,7 +201,7 @@ class _ResponsesConnection:
         for name in _UNSUPPORTED_FIELDS:
             if name in raw:
                 raise RequestError(
-                    f"{name}: it cannot be sent over a socket, where everything is streamed; leave it out",
+                    f"{name}: not supported over a socket, where every response is streamed; leave it out",
                     code="unsupported_parameter",
                     param=name,
                 )
@@ -221,11 +221,11 @@ class _ResponsesConnection:
             self._exchange.telemetry.begin_stream()
             await self._stream(resolved, run, redactor, encoder)
         finally:
-            await release(run)
+            await stop_source(run)
         return run.ended or RunEndEvent("failed", error=FAULT)
 
     async def _run_without_model(self, row: StoredResponse | None) -> RunSource:
-        """A run in which no model is called, stored as `row`."""
+        """Return a run in which no model is called, stored as `row`."""
         end = RunEndEvent("completed")
         time_ms = clock_ms()
         if row is not None:
@@ -259,12 +259,12 @@ class _ResponsesConnection:
             log.error("a fault while streaming: %s", error_location(error))
             await stream.stop(FAULT)
         else:
-            await self._end_stream(writer, stream.last)
+            await self._end_stream(writer, stream.end_data)
         finally:
             writer.close()
 
     async def _end_stream(self, writer: BodyWriter, last: bytes) -> None:
-        """Write the end, once, also while the server stops."""
+        """Write the end of the stream exactly once, also while the server stops."""
         ending = asyncio.create_task(writer.end(last))
         try:
             await asyncio.shield(ending)
@@ -286,7 +286,7 @@ class _ResponsesConnection:
         if self._cached_response is not None and self._cached_response.id == previous_id:
             self._cached_response = None
 
-    # --- what is said ------------------------------------------------------------------------------------------
+    # --- sending -----------------------------------------------------------------------------------------------
 
     async def _send_lines(self, lines: bytes) -> None:
         for line in lines.splitlines():
@@ -300,14 +300,14 @@ class _ResponsesConnection:
     def _time_limit_error(self) -> ErrorInfo:
         return ErrorInfo(
             "invalid_request",
-            f"this socket has been open for {self._services.config.server.socket_seconds:g} s, the most there is; "
+            f"this socket has been open for {self._services.config.server.socket_seconds:g} s, the maximum; "
             "open another",
             code="websocket_connection_limit_reached",
         )
 
 
 def _pop_bool(raw: dict[str, Any], name: str) -> bool:
-    """A field that is true unless it is said to be false."""
+    """Remove a boolean field, and return its value; true if it is missing."""
     value = raw.pop(name, None)
     if value is not None and not isinstance(value, bool):
         raise RequestError(f"{name}: must be true or false", code="invalid_value", param=name)

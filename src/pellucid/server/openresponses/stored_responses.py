@@ -1,6 +1,6 @@
-"""What was kept of responses: read, followed from any cursor on any replica, cancelled, deleted.
+"""Routes of stored responses: read, stream from any cursor on any replica, cancel, delete.
 
-What belongs to another tenant is not there.
+Responses of other owners are not found.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DeletedResponse(msgspec.Struct):
 
 
 class ResponseHandlers:
-    """The endpoints."""
+    """Handlers of these routes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -62,7 +62,7 @@ class ResponseHandlers:
         if not stream:
             if after is not None:
                 raise RequestError(
-                    "starting_after: it is a place in the stream; ask with stream=true",
+                    "starting_after: it is a position in the stream; use it with stream=true",
                     code="invalid_value",
                     param="starting_after",
                 )
@@ -91,7 +91,7 @@ class ResponseHandlers:
         row = await self._find_row(exchange)
         if not row.background:
             raise RequestError(
-                f"the response {row.id} does not run in the background; to stop one that is read, stop reading it",
+                f"the response {row.id} does not run in the background; to stop it, close its connection",
                 code="not_cancellable",
             )
         if not row.is_finished:
@@ -101,11 +101,11 @@ class ResponseHandlers:
     async def input_items(self, exchange: Exchange) -> None:
         row = await self._find_row(exchange)
         items = msgspec.json.decode(row.input)
-        # Thoughts that were given back are most likely its model's own.
+        # Reasoning in the input was most likely made by the same model.
         viewer = exchange.viewer_for(max_view_of(self._services, row))
         await exchange.send_json(paginate(exchange, redact_input_items(items, viewer)))
 
-    # --- what they share ---------------------------------------------------------------------------------------
+    # --- helpers -----------------------------------------------------------------------------------------------
 
     async def _find_row(self, exchange: Exchange, *, log: bool = False) -> StoredResponse:
         id = exchange.path_params["id"]
@@ -120,7 +120,7 @@ class ResponseHandlers:
         return header, exchange.viewer
 
     async def _current_batches(self, row: StoredResponse, response: t.Response) -> list[Batch]:
-        """What a response that is not over has come to, as far as the relay can tell."""
+        """Return the batches of a running response so far, as far as the relay has them."""
         try:
             batches = await self._services.detached.read_batches(row)
         except RelayError:
@@ -130,7 +130,7 @@ class ResponseHandlers:
         return batches
 
     async def _build_response(self, exchange: Exchange, row: StoredResponse) -> t.Response:
-        """The response as it stands."""
+        """Return the response in its current state."""
         header, viewer = self._decode_header(exchange, row)
         encoder = header.encoder(viewer, seals=_requested_seals(exchange))
         redact = Redactor(viewer).feed
@@ -147,12 +147,12 @@ class ResponseHandlers:
 
 
 def max_view_of(services: Services, row: StoredResponse) -> View:
-    """What anybody may see of its model: the lesser of what it was then and is now."""
+    """Return the fullest view that anyone gets of the response: the lesser of its model's view then and now."""
     return stricter(_header_decoder.decode(row.header).most, services.catalog.max_view(row.model))
 
 
 def paginate(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:
-    """A page of a list that is here whole. Raises `RequestError`."""
+    """Return a page of a list that is in memory. Raises `RequestError`."""
     limit, order = page_params(exchange)
     items = items if order == "asc" else items[::-1]
     after = exchange.query_param("after")
@@ -165,7 +165,7 @@ def paginate(exchange: Exchange, items: list[dict[str, Any]]) -> ItemList:
 
 
 def page_params(exchange: Exchange) -> tuple[int, str]:
-    """How many items are asked for, and in which order."""
+    """Return the requested number of items, and their order."""
     order = exchange.query_param("order")
     order = "desc" if order is None else order
     if order not in ("asc", "desc"):
@@ -199,6 +199,6 @@ def _bool_param(exchange: Exchange, name: str) -> bool:
 
 
 def _requested_seals(exchange: Exchange) -> bool | None:
-    """Whether seals are asked for; None: as they were when the response was made."""
+    """Return whether the request includes sealed tokens; None: as when the response was made."""
     included = [value for key, value in exchange.query if key in ("include", "include[]")]
     return "reasoning.encrypted_content" in included if included else None

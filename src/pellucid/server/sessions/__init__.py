@@ -1,4 +1,4 @@
-"""Who is signed in with a browser, and how they get in and out: `/api/session`."""
+"""Browser sessions: `/api/session`, where people sign in and out."""
 
 from .routes import TABLE, routes
 

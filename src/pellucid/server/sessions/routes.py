@@ -1,7 +1,7 @@
-"""`/api/session`: whether a person is signed in, and signing in and out, with an API key or with a provider.
+"""`/api/session`: whether a person is signed in; sign-in with an API key or with a provider; sign-out.
 
-What comes of it is a cookie that no script can read (`access.session`), which counts under `/api` alone. Signing in and
-out is for pages of ours: nobody else's page may sign a person in as somebody, or out.
+The result is a cookie that no script can read (`access.session`), which is valid only under `/api`. Only pages of this
+gateway may sign a person in or out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MAX_BODY_BYTES = 16 * 1024
 
 class Session(msgspec.Struct):
     signed_in: bool
-    needed: Annotated[bool, Meta(description="Whether anybody has to sign in.")]
+    needed: Annotated[bool, Meta(description="Whether people have to sign in.")]
     ways: list[SignInMethod]
     name: Annotated[str | UnsetType, Meta(description="The key's name, or the person's.")] = UNSET
 
@@ -43,13 +43,13 @@ class SignIn(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SessionHandlers:
-    """The endpoints."""
+    """Handlers of the session routes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def read(self, exchange: Exchange) -> None:
-        """Whether whoever asks is signed in, or need not be, and how they could."""
+        """Report whether the person is signed in, whether that is needed, and how to sign in."""
         guard = self._services.guard
         if not await guard.requires_credential(exchange.scope):
             try:
@@ -57,7 +57,7 @@ class SessionHandlers:
             except AccessError as error:
                 if error.info.kind != "unauthorized":
                     raise
-                # From elsewhere, and there are no keys: a person cannot do anything about it here.
+                # A client of another machine, and no keys exist: this person has no way to sign in.
                 await self._send_session(exchange, needed=True)
                 return
             await self._send_session(exchange, needed=False)
@@ -72,7 +72,7 @@ class SessionHandlers:
         await self._send_session(exchange, needed=True, principal=principal)
 
     async def sign_in(self, exchange: Exchange) -> None:
-        """With a key."""
+        """Sign in with a key."""
         guard, scope = self._services.guard, exchange.scope
         same_origin.check_not_foreign(scope)
         needed = await guard.requires_credential(scope)
@@ -90,7 +90,7 @@ class SessionHandlers:
         await self._send_session(exchange, needed=True, principal=principal)
 
     async def sign_out(self, exchange: Exchange) -> None:
-        """The cookie goes; whatever the provider thinks is between it and the person."""
+        """Delete the cookie. A session at the provider is not ended."""
         same_origin.check_not_foreign(exchange.scope)
         needed = await self._services.guard.requires_credential(exchange.scope)
         exchange.response_headers.append(self._session_cookie("", secure=is_https(exchange.scope)))
@@ -99,7 +99,7 @@ class SessionHandlers:
     # --- with a provider -----------------------------------------------------------------------------------------
 
     async def begin_sign_in(self, exchange: Exchange) -> None:
-        """To the provider."""
+        """Redirect to the provider."""
         try:
             origin = _request_origin(exchange)
             await self._services.guard.login_throttle.take(exchange.scope)
@@ -120,10 +120,10 @@ class SessionHandlers:
         await _redirect(exchange, location, [attempt_cookie])
 
     async def callback(self, exchange: Exchange) -> None:
-        """Back from the provider."""
+        """Finish the sign-in, when the browser returns from the provider."""
         guard, scope = self._services.guard, exchange.scope
         secure = is_https(scope) or self._has_https_redirect_base
-        # Good for one answer, whatever comes of it.
+        # An attempt can be finished once, whatever its result.
         cleared_cookie = cookie_header(
             oidc.COOKIE, "", path=oidc.PATH, max_age_seconds=0, same_site="Lax", secure=secure
         )
@@ -141,7 +141,7 @@ class SessionHandlers:
         exchange.telemetry.principal = Principal(identity.owner, None, identity.name)
         await _redirect(exchange, next_path, [cleared_cookie, self._session_cookie(cookie_value, secure=secure)])
 
-    # --- what they share -----------------------------------------------------------------------------------------
+    # --- helpers -------------------------------------------------------------------------------------------------
 
     async def _send_session(self, exchange: Exchange, *, needed: bool, principal: Principal | None = None) -> None:
         name = principal.name if principal is not None else None
@@ -160,7 +160,7 @@ class SessionHandlers:
         provider = self._services.guard.oidc
         if provider is None:
             raise RequestError(
-                "nobody signs in with a provider here; the operator can name one in [access.oidc]",
+                "signing in with a provider is not configured; the operator can name one in [access.oidc]",
                 kind="not_found",
                 code="no_provider",
             )
@@ -177,10 +177,10 @@ class SessionHandlers:
 
 
 def _request_origin(exchange: Exchange) -> str:
-    """The origin at which the browser asked."""
+    """Return the origin at which the browser reached the gateway."""
     host = exchange.request_header("host") or ""
     if not _HOST.fullmatch(host):
-        raise RequestError("the request's Host is no host's name", code="invalid_host")
+        raise RequestError("the request's Host is not a valid host name", code="invalid_host")
     return f"{exchange.scope['scheme']}://{host}"
 
 
@@ -198,45 +198,52 @@ async def _redirect(exchange: Exchange, location: str, headers: list[HTTPHeader]
 
 
 async def _send_notice(exchange: Exchange, error: PellucidError, headers: list[HTTPHeader] | None = None) -> None:
-    """Whoever is here came by a link, not by a script."""
+    """Send the error as a page: the person followed a link, no script reads the response."""
     exchange.telemetry.error = error.info.kind
-    await send_notice(exchange, error.info, [*(headers or []), *http.retry_after(error.info)])
+    await send_notice(exchange, error.info, [*(headers or []), *http.retry_after_headers(error.info)])
 
 
 _PATH = "/api/session"
-_NEXT = parameter("next", "query", "The path to go on with afterwards.")
-_PROVIDER_PARAMETERS = [parameter(name, "query", "What the provider says.") for name in ("code", "state", "error")]
+_NEXT = parameter("next", "query", "The path to go to afterwards.")
+_PROVIDER_PARAMETERS = [
+    parameter(name, "query", "A parameter of the provider's response.") for name in ("code", "state", "error")
+]
 _PAGES = (400, 401, 403, 404, 429, 503)
 
 
 def _redirect_operation(path: str, handler: Any, operation_id: str, summary: str, *parameters: Schema) -> Operation:
-    """For a browser that goes there, not for a script."""
+    """Return an operation that browsers navigate to, and that no script calls."""
     operation = Operation(
-        "GET", path, handler, operation_id, summary, None, parameters, status=303, description="Go on there"
+        "GET", path, handler, operation_id, summary, None, parameters, status=303, description="Redirect"
     )
     return operation._replace(error_statuses=(*_PAGES, 500), page_statuses=_PAGES)
 
 
 TABLE = Table(
     [
-        Operation("GET", _PATH, SessionHandlers.read, "session", "Whether somebody is signed in, and how to", Session),
+        Operation(
+            "GET",
+            _PATH,
+            SessionHandlers.read,
+            "session",
+            "Whether the person is signed in, and how to sign in",
+            Session,
+        ),
         Operation(
             *("POST", _PATH, SessionHandlers.sign_in, "signIn", "Sign in with an API key", Session, (), SignIn),
             error_statuses=(400, 401, 403, 408, 413, 429, 500, 503),
         ),
         Operation("DELETE", _PATH, SessionHandlers.sign_out, "signOut", "Sign out", Session),
+        _redirect_operation(oidc.PATH, SessionHandlers.begin_sign_in, "beginSignIn", "Redirect to the provider", _NEXT),
         _redirect_operation(
-            oidc.PATH, SessionHandlers.begin_sign_in, "beginSignIn", "To the provider with which people sign in", _NEXT
-        ),
-        _redirect_operation(
-            oidc.CALLBACK, SessionHandlers.callback, "endSignIn", "Back from the provider", *_PROVIDER_PARAMETERS
+            oidc.CALLBACK, SessionHandlers.callback, "endSignIn", "Return from the provider", *_PROVIDER_PARAMETERS
         ),
     ],
     error_body="ChatErrorBody",
     error_statuses=(400, 403, 500, 503),
     security=(),
 )
-"""No guard stands before them: whoever is here has yet to say who they are."""
+"""Its endpoints have no guard: people have yet to sign in."""
 
 
 def routes(services: Services) -> list[BaseRoute]:

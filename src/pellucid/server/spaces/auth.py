@@ -1,15 +1,15 @@
-"""Who asks for something of a space: whoever brings a participant's token, and nobody else.
+"""Authentication of participants: only a participant's token opens a space.
 
-* The token alone opens the space that it is for. A key of the gateway opens none; and where the gateway asks for keys,
-  nobody needs one here.
-* A token that is unknown, one of another space, and a space that is not there are told in the same words.
-* Web pages of other origins may ask as far as the operator lets them (`[access.cors]`), as everywhere.
+* The token alone selects the space and the participant. A key of the gateway opens no space; and where the gateway
+  requires keys, none is needed here.
+* An unknown token, a token of another space, and a space that does not exist give the same error.
+* Web pages of other origins may send requests as far as the operator allows it (`[access.cors]`), as for all routes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, NoReturn
 
 from ...asgi import http
 from ...asgi.streaming import STOPPING
@@ -25,14 +25,14 @@ from ..exchange import Endpoint, Exchange, Handler
 from ..services import Services
 
 PROTOCOL_NAME = "spaces"
-"""What requests and sockets of spaces are called in metrics and in what is logged."""
+"""The name of spaces in metrics and logs."""
 
 ERROR_FORM = openresponses
 """The form of errors: `{"error": {"message", "type", "param", "code"}}`."""
 
 
 class AuthenticatedParticipant(NamedTuple):
-    """Who asks, and in which space."""
+    """A participant in a space."""
 
     space: Space
     participant: str
@@ -44,12 +44,17 @@ ParticipantHandler = Callable[[Exchange, AuthenticatedParticipant], Awaitable[No
 async def authenticate(
     services: Services, exchange: Exchange, name: str | None, token: str | None
 ) -> AuthenticatedParticipant:
-    """Whose token it is, in the space of that name. Raises `AccessError` (unauthorized, forbidden)."""
+    """Return the participant with this token in the space with this name.
+
+    Raises:
+        AccessError: unauthorized or forbidden.
+        RequestError: no space is named.
+    """
     if name is None:
         raise RequestError("space: its name is required, such as ?space=review", code="missing", param="space")
     if not token:
         raise unauthorized(
-            "a space asks for the token of one of its participants; send it as Authorization: Bearer …",
+            "a space requires the token of one of its participants; send it as Authorization: Bearer …",
             "missing_credentials",
         )
     try:
@@ -63,7 +68,7 @@ async def authenticate(
 
 
 def _raise_access_error(error: PellucidError) -> NoReturn:
-    """A refusal with the headers that HTTP has for it."""
+    """Raise the error with the headers that HTTP requires for it."""
     info = error.info
     if isinstance(error, AccessError) or info.kind not in ("unauthorized", "forbidden"):
         raise error
@@ -72,21 +77,21 @@ def _raise_access_error(error: PellucidError) -> NoReturn:
 
 
 class EndpointFactory:
-    """Makes the doors of HTTP."""
+    """Makes the endpoints of HTTP routes."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def without_token(self, handler: Handler, error_form: ErrorFormat = ERROR_FORM) -> Endpoint:
-        """For an endpoint that finds out itself who asks."""
+        """Return an endpoint whose handler authenticates the caller itself."""
         services = self._services
 
         async def handle(exchange: Exchange) -> None:
             cors = services.guard.cors
             exchange.response_headers += cors.headers(exchange.scope)
-            exchange.viewer = Viewer("raw")  # nothing here is an upstream's
+            exchange.viewer = Viewer("raw")  # no output of an upstream model is sent here
             if exchange.scope["closing"]:
-                exchange.response_headers.append(http.CLOSE)
+                exchange.response_headers.append(http.CLOSE_HEADER)
                 raise PellucidError(STOPPING)
             cors.check(exchange.scope)
             await handler(exchange)
@@ -94,16 +99,10 @@ class EndpointFactory:
         return Endpoint(handle, error_form, protocol=PROTOCOL_NAME)
 
     def for_participants(self, handler: ParticipantHandler, error_form: ErrorFormat = ERROR_FORM) -> Endpoint:
-        """For participants alone. The space is the path's `name`, or the query's `space`."""
+        """Return an endpoint for participants. The space is the path's `name`, or the query's `space`."""
 
         async def handle(exchange: Exchange) -> None:
             name = exchange.path_params.get("name") or exchange.query_param("space")
             await handler(exchange, await authenticate(self._services, exchange, name, credential(exchange.scope)))
 
         return self.without_token(handle, error_form)
-
-    def for_methods(
-        self, handlers: Mapping[str, ParticipantHandler], error_form: ErrorFormat = ERROR_FORM
-    ) -> dict[str, Any]:
-        """A path's doors, by method."""
-        return {method: self.for_participants(handler, error_form) for method, handler in handlers.items()}

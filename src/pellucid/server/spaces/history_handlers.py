@@ -1,9 +1,7 @@
-"""What was said in a space, for one who asks: pages, search, trees, shapes, references, export and replay.
+"""Handlers of a space's history: pages, search, context trees, patterns, references, export and replay.
 
-All of it comes out of `spaces.past`, which shows a reader what they may see and nothing else; here stands what HTTP
-makes of it. Envelopes are written in the dialect that is asked for (`?dialect=`), MEW's otherwise.
-
-The history of a space for one participant, as the doors hand it out.
+`spaces.history` selects what a participant may see, and these handlers encode it for HTTP. Envelopes are encoded in the
+requested dialect (`?dialect=`), by default MEW's.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from .auth import AuthenticatedParticipant
 
 
 def to_json_value(value: Any, dialect: DialectName = DEFAULT_DIALECT) -> Any:
-    """A struct and all that is in it."""
+    """Return a struct, with all nested values, as JSON values."""
     if isinstance(value, Envelope):
         return write(value, dialect)
     if isinstance(value, msgspec.Struct):
@@ -44,7 +42,7 @@ def to_json_value(value: Any, dialect: DialectName = DEFAULT_DIALECT) -> Any:
 
 
 async def send_uncached(exchange: Exchange, value: Any) -> None:
-    """Who may see what changes from one moment to the next: nobody keeps an answer."""
+    """Send a value that must not be cached: what a participant may see can change at any time."""
     exchange.response_headers.append((b"cache-control", b"no-store"))
     await exchange.send_json(value)
 
@@ -52,7 +50,14 @@ async def send_uncached(exchange: Exchange, value: Any) -> None:
 def history_of(
     services: Services, authenticated: AuthenticatedParticipant, view: SpaceView, token: str | None
 ) -> History:
-    """`token`: with which other spaces are looked into, for what is referred to there."""
+    """Return the history of the space as this participant may see it.
+
+    Args:
+        services: the gateway's services.
+        authenticated: the participant.
+        view: how much reasoning is shown.
+        token: the token with which referenced envelopes in other spaces are read; None: they are not.
+    """
 
     async def open_other_history(name: str) -> History | None:
         if token is None:
@@ -75,7 +80,10 @@ def history_of(
 
 
 DEFAULT_PAGE_SIZE = 100
-"""Envelopes on one page. Who asks for more than `history.MOST_PAGE` gets so many, and is told that there are more."""
+"""Envelopes on one page.
+
+A page has at most `history.MAX_PAGE_SIZE` envelopes; a request for more gets a page that says that there are more.
+"""
 
 MAX_PAGE_SIZE = 10_000
 NDJSON = "application/x-ndjson"
@@ -86,6 +94,8 @@ class SpacePage(Page, frozen=True, kw_only=True):
 
 
 class HistoryHandlers:
+    """Handlers of the history routes."""
+
     def __init__(self, services: Services) -> None:
         self._services = services
 
@@ -122,7 +132,7 @@ class HistoryHandlers:
     async def search(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
         query = exchange.query_param("q")
         if not query:
-            raise RequestError("q: what is to be found is required", code="missing", param="q")
+            raise RequestError("q: required: the text to search for", code="missing", param="q")
         hits = await self._history(exchange, authenticated).search(
             query,
             before=space_query.seq_param(exchange, "before_seq"),
@@ -144,7 +154,7 @@ class HistoryHandlers:
         path = path_of(exchange.path_params["path"], "path")
         tree = await self._history(exchange, authenticated).tree(path)
         if tree is None:
-            raise RequestError(f"no reasoning of {path!r} is here", kind="not_found", code="context_unknown")
+            raise RequestError(f"there is no context {path!r} here", kind="not_found", code="context_unknown")
         await send_uncached(exchange, to_json_value(tree, _dialect(exchange)))
 
     async def patterns(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
@@ -157,7 +167,10 @@ class HistoryHandlers:
     # --- streams -----------------------------------------------------------------------------------------------
 
     async def export(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
-        """All that the reader may see, as lines of JSON. A line that is missing at the end shows that it broke off."""
+        """Export all that the participant may see, as JSON lines.
+
+        The last line is missing if the export broke off.
+        """
         lines = self._history(exchange, authenticated).export(
             export_format(exchange.query_param("format") or "jsonl"),
             after=space_query.seq_param(exchange, "after_seq") or 0,
@@ -170,7 +183,7 @@ class HistoryHandlers:
         await _stream(exchange, lines, NDJSON)
 
     async def replay(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
-        """What was said, told again: as server-sent events for who asks for them, else as lines of JSON."""
+        """Replay envelopes: as server-sent events if the client accepts them, else as JSON lines."""
         stretch, dialect = space_query.replay_param(exchange, "instant"), _dialect(exchange)
         assert stretch is not None
         as_sse = (
@@ -192,7 +205,7 @@ class HistoryHandlers:
 
 
 def _filters(exchange: Exchange) -> EnvelopeFilter:
-    """Of which kinds (`kind=chat,reasoning/*`), from whom (`from`) and in which context (`context`)."""
+    """Return the filters: kinds (`kind=chat,reasoning/*`), sender (`from`) and context (`context`)."""
     within = exchange.query_param("context")
     return {
         "kinds": tuple(_kind(name) for name in space_query.list_param(exchange, "kind")),
@@ -202,7 +215,7 @@ def _filters(exchange: Exchange) -> EnvelopeFilter:
 
 
 def _kind(name: str) -> str:
-    """A kind, or a family of them (`reasoning/*`)."""
+    """Return a kind, or a family of kinds (`reasoning/*`), in the normal form."""
     if name.endswith(("/*", ".*")):
         return f"{normalize_kind(name[:-2])}/*"
     return normalize_kind(name)
@@ -227,12 +240,15 @@ def _envelope_not_found(seq: int) -> RequestError:
 
 
 async def _stream(exchange: Exchange, pieces: AsyncIterator[bytes], content_type: str) -> None:
-    """What is wrong before the first piece is an error; after it, the answer breaks off. Who leaves stops it."""
+    """Send the chunks.
+
+    An error before the first chunk is a response; after it, the response breaks off. A client that leaves stops it.
+    """
     async with http.Client(exchange):
         first = await anext(pieces, None)
         await exchange.stream(content_type)
         if first is not None:
-            await exchange.send(http.piece(first))
+            await exchange.send(http.body_message(first))
         async for piece in pieces:
-            await exchange.send(http.piece(piece))
-        await exchange.send(http.piece(b"", last=True))
+            await exchange.send(http.body_message(piece))
+        await exchange.send(http.body_message(b"", last=True))

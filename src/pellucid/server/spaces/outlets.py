@@ -1,10 +1,10 @@
-"""Where a seat's frames go: one socket.
+"""Outlets: where the frames of a session are written. Each is one socket.
 
-* The usual way is straight to the transport (`Frames`): a frame is made once for all who get it.
-* Under another server than ours, each goes through ASGI's `send`, in order, from a queue.
+* The usual outlet writes directly to the transport (`FrameTransport`): a frame is encoded once for all its receivers.
+* With another ASGI server, frames go through ASGI's `send`, in order, from a queue.
 
-`write` never waits and never fails; what a client has not taken is `waiting`. Whoever seats somebody here and wants
-them gone says so (`close`): the socket stops listening, and is closed with that.
+`write` never waits and never raises; `buffered_bytes` is what the client has not taken yet. To end a session, the space
+calls `close`: the socket stops listening, and is closed with that reason.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ..uvicorn_adapter import FRAMES_EXTENSION, FrameTransport
 from ..websocket import WebSocket
 
 LOW_WATER_BYTES = 16 * 1024
-"""What may wait for a client that keeps up, in bytes."""
+"""Maximum number of buffered bytes of a client that keeps up."""
 
 
 class CloseReason(NamedTuple):
-    """With what a socket is to be closed."""
+    """The code and the reason with which a socket is closed."""
 
     code: int
     reason: str
 
 
 class DirectOutlet:
-    """Straight to the transport."""
+    """Writes directly to the transport."""
 
     def __init__(self, socket: WebSocket, frames: FrameTransport) -> None:
         self._socket = socket
@@ -47,7 +47,7 @@ class DirectOutlet:
 
     def write(self, frames: Sequence[Frame]) -> None:
         if self.close_reason is None:
-            # One is the rule: what one commit holds goes to everybody at once, and most hold one.
+            # Usually there is one frame: a commit is sent to all receivers at once, and most commits hold one envelope.
             self._frames.write(frames[0].wire if len(frames) == 1 else b"".join([frame.wire for frame in frames]))
 
     @property
@@ -64,11 +64,11 @@ class DirectOutlet:
             self._socket.stop_listening()
 
     async def aclose(self) -> None:
-        """When nothing more is to be written."""
+        """Called when nothing more is to be written."""
 
 
 class QueuedOutlet:
-    """Through `send`, one after another."""
+    """Writes with ASGI's `send`, one frame after another."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
@@ -123,6 +123,6 @@ class QueuedOutlet:
 
 
 def create_outlet(socket: WebSocket) -> DirectOutlet | QueuedOutlet:
-    """The fastest there is."""
+    """Return the fastest outlet that the server supports."""
     frames = socket.exchange.scope.get("extensions", {}).get(FRAMES_EXTENSION)
     return DirectOutlet(socket, frames) if isinstance(frames, FrameTransport) else QueuedOutlet(socket)

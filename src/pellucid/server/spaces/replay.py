@@ -1,7 +1,8 @@
-"""A socket that looks at the history: what was said is told again, and nothing that comes is taken.
+"""A socket that replays the history of a space, and accepts no input.
 
-It has no seat: nobody sees it come, and what is said meanwhile is not in it. The welcome says what is replayed; every
-envelope is flagged `replayed`; behind the last one the socket is closed (1000).
+It has no session: other participants do not see it, and envelopes that are sent meanwhile are not part of it. The
+welcome describes what is replayed; every envelope is flagged `replayed`; after the last one the socket is closed
+(1000).
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ class ReplayConnection:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def reject(self, data: str | bytes) -> None:
-        """Nothing is taken here. Who goes on talking without reading is not told each time."""
+        """Answer a message with an error. A client that sends without reading does not get one each time."""
         if self._outlet.buffered_bytes <= LOW_WATER_BYTES:
             refusal = EnvelopeError(
-                "this socket replays what was said, and takes nothing; open one without `replay` to say something",
+                "this socket replays the history, and accepts no messages; open one without `replay` to send messages",
                 kind="forbidden",
                 code="read_only",
             )

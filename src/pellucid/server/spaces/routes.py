@@ -1,4 +1,4 @@
-"""The operations of spaces, and of MEW's own paths. Every component's name begins with `Space` or `MEWHandlers`."""
+"""Routes of spaces, and MEW's own paths. Every component's name begins with `Space` or `Mew`."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ _TOKEN: list[Schema] = [{"space-token": []}]
 _ERROR_STATUSES = (400, 401, 403, 404, 429, 500, 503)
 _POST_ERROR_STATUSES = (*_ERROR_STATUSES, 408, 413)
 
-# --- what may be asked for -------------------------------------------------------------------------------------------
+# --- parameters ------------------------------------------------------------------------------------------------------
 
 _Seq = Annotated[int, Meta(ge=0, le=MAX_SEQ)]
 _NAME = parameter("name", "path", "The space's name.")
 _SEQ = parameter("seq", "path", "The number of an envelope.", Annotated[int, Meta(ge=1, le=MAX_SEQ)])
 _PATH = parameter("path", "path", "The context's path, with its slashes.")
-_AFTER = parameter("after_seq", "query", "Those after this number.", _Seq)
-_BEFORE = parameter("before_seq", "query", "Those before this number.", _Seq)
-_DIALECT = parameter("dialect", "query", "In which dialect envelopes are read and written.", DialectName)
+_AFTER = parameter("after_seq", "query", "Envelopes after this number.", _Seq)
+_BEFORE = parameter("before_seq", "query", "Envelopes before this number.", _Seq)
+_DIALECT = parameter("dialect", "query", "The dialect of envelopes.", DialectName)
 _VIEW = parameter("view", "query", "How much of the reasoning.", SpaceView)
 _FILTERS = (
-    parameter("kind", "query", "Of these kinds: `chat`, `reasoning/*`; several with commas, or several times."),
-    parameter("from", "query", "Of this participant."),
-    parameter("context", "query", "In this context, and those inside it."),
+    parameter("kind", "query", "Only these kinds: `chat`, `reasoning/*`; several with commas, or repeated."),
+    parameter("from", "query", "Only from this participant."),
+    parameter("context", "query", "Only in this context, and those inside it."),
 )
 _SPACE = {**parameter("space", "query", "The space's name."), "required": True}
 _TEXT = parameter("q", "query", "The text, in any script.", Annotated[str, Meta(min_length=1)])
@@ -69,25 +69,25 @@ def _limit(default: int) -> Schema:
 
 
 _PAGES = (
-    parameter("newest", "query", "The last ones, instead of the first.", bool),
+    parameter("newest", "query", "The newest envelopes, instead of the oldest.", bool),
     *(_AFTER, _BEFORE, _limit(DEFAULT_PAGE_SIZE), *_FILTERS, _VIEW, _DIALECT),
 )
 _EXPORT = (
-    parameter("format", "query", "What for.", ExportFormat),
-    parameter("reasoning", "query", "Where reasoning stands.", ReasoningForm),
-    parameter("complete", "query", "chat-jsonl: only those with a question and an answer.", bool),
-    parameter("metadata", "query", "chat-jsonl: whether our own field is in it.", bool),
+    parameter("format", "query", "The format.", ExportFormat),
+    parameter("reasoning", "query", "Where reasoning is put.", ReasoningForm),
+    parameter("complete", "query", "chat-jsonl: only conversations with a question and an answer.", bool),
+    parameter("metadata", "query", "chat-jsonl: whether to include Pellucid's own field.", bool),
     *(_AFTER, _BEFORE, _VIEW, _DIALECT),
 )
 _REPLAY = (
     *(_AFTER, _BEFORE),
     *(parameter(name, "query", "A time (RFC 3339).") for name in ("since", "until")),
-    parameter("replay", "query", "How fast.", Pace),
+    parameter("replay", "query", "The pace.", Pace),
     parameter(
-        *("speed", "query", "How many times as fast as it was said."), Annotated[float, Meta(gt=0, le=MAX_SPEED)]
+        *("speed", "query", "The speed as a multiple of the original one."), Annotated[float, Meta(gt=0, le=MAX_SPEED)]
     ),
     parameter(
-        *("longest_pause", "query", "The most seconds between two, at the original pace or times that."),
+        *("longest_pause", "query", "The maximum of seconds between two envelopes."),
         Annotated[float, Meta(gt=0, le=MAX_PAUSE_SECONDS)],
     ),
     *(_VIEW, _DIALECT),
@@ -97,9 +97,9 @@ _REPLAY = (
 
 _SOCKET_PARAMETERS = (
     *(_DIALECT, _VIEW),
-    parameter("after_seq", "query", "First what was said after this number.", _Seq),
-    parameter("history", "query", "First so many of the newest, flagged `replayed`.", _Seq),
-    parameter("replay", "query", "Only what was said, told again.", Pace),
+    parameter("after_seq", "query", "Send first the envelopes after this number.", _Seq),
+    parameter("history", "query", "Send first this many of the newest envelopes, flagged `replayed`.", _Seq),
+    parameter("replay", "query", "Only replay the history, at this pace.", Pace),
 )
 _ENVELOPE: Schema = {"$ref": "#/components/schemas/SpaceEnvelope"}
 
@@ -111,7 +111,7 @@ def _socket(path: str, summary: str, *parameters: Schema) -> Socket:
 
 
 _SOCKETS = (
-    _socket("/spaces/{name}/ws", "say and hear envelopes"),
+    _socket("/spaces/{name}/ws", "send and receive envelopes"),
     _socket("/ws", "the same, for MEW's clients", _SPACE),
     _socket("/", "for MEW's clients, which know a host and name the space in their join"),
 )
@@ -120,19 +120,22 @@ _SOCKETS = (
 
 
 def _envelope_schema() -> Schema:
-    """As MEW has it. Other dialects write it otherwise, and everything can be left out that has a default."""
+    """Return the schema of an envelope in MEW's dialect.
+
+    Other dialects differ; fields that have a default are optional.
+    """
     ids: Schema = {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}}
     flag = {"type": "object", "properties": {"code": STRING, "message": STRING}, "required": ["code", "message"]}
-    flags = {"type": "array", "items": flag, "description": "What the gateway found to be seen about it. Its word."}
+    flags = {"type": "array", "items": flag, "description": "Flags that the gateway set."}
     kind = "^[A-Za-z0-9_-][A-Za-z0-9_:-]*([/.][A-Za-z0-9_-][A-Za-z0-9_:-]*)*$"
     return {
         "type": "object",
-        "description": "One message of a space. The fields of other dialects, and unknown ones, stand beside these.",
+        "description": "One message of a space. It may also have fields of other dialects, and unknown ones.",
         "properties": {
             "protocol": {"enum": [row.protocol for row in DIALECTS.values()], "description": "The dialect."},
             "id": ids["items"],
             "ts": {"type": "string", "format": "date-time"},
-            "from": {**STRING, "description": "Who said it. The gateway's word."},
+            "from": {**STRING, "description": "The sender, set by the gateway."},
             "to": ids,
             "kind": {
                 **STRING,
@@ -141,9 +144,9 @@ def _envelope_schema() -> Schema:
                 "description": "`chat`, `reasoning/start`, `mcp/request` …; dots are slashes.",
             },
             "correlation_id": ids,
-            "context": {"description": "The path of the reasoning in which it stands: `msg-1/msg-2`."},
+            "context": {"description": "The path of the reasoning context: `msg-1/msg-2`."},
             "payload": {"type": "object"},
-            "seq": {"type": "integer", "description": "The gateway's number in its space: the order."},
+            "seq": {"type": "integer", "description": "The number that the gateway gave it: its order in the space."},
             "replayed": {"type": "boolean"},
             "flags": flags,
         },
@@ -154,9 +157,9 @@ def _envelope_schema() -> Schema:
 def _amend(components: dict[str, Schema]) -> None:
     components["SpacePresent"]["required"].remove("capabilities")
     for component, name, what in (
-        ("SpacePage", "at", "When the gateway took each, in milliseconds since 1970."),
-        ("SpacePage", "first", "Older ones: `before_seq` of this."),
-        ("SpacePage", "last", "Newer ones: `after_seq` of this."),
+        ("SpacePage", "at", "When the gateway accepted each, in milliseconds since 1970."),
+        ("SpacePage", "first", "For older envelopes: use it as `before_seq`."),
+        ("SpacePage", "last", "For newer envelopes: use it as `after_seq`."),
         ("SpaceContextLine", "started", "Milliseconds since 1970."),
     ):
         components[component]["properties"][name]["description"] = what
@@ -183,14 +186,22 @@ TABLE = Table(
                 _SPACE_PATH,
                 SpaceHandlers.space,
                 "getSpace",
-                "A space, and who is in it; to a browser, its page",
+                "A space and its members; to a browser, its page",
                 Space,
             ),
             page_statuses=(200, 503),
         ),
-        Operation("GET", _ENVELOPES_PATH, HistoryHandlers.page, "listEnvelopes", "What was said", SpacePage, _PAGES),
         Operation(
-            *("POST", _ENVELOPES_PATH, SpaceHandlers.post, "postEnvelope", "Say something; answered when it is stored"),
+            "GET", _ENVELOPES_PATH, HistoryHandlers.page, "listEnvelopes", "The envelopes of a space", SpacePage, _PAGES
+        ),
+        Operation(
+            *(
+                "POST",
+                _ENVELOPES_PATH,
+                SpaceHandlers.post,
+                "postEnvelope",
+                "Post an envelope; the response is sent when it is stored",
+            ),
             *(SpacePosted, [_DIALECT], "SpaceEnvelope"),
             error_statuses=_POST_ERROR_STATUSES,
         ),
@@ -212,7 +223,7 @@ TABLE = Table(
         Operation(
             *("GET", f"{_ENVELOPES_PATH}/{{seq}}/references", HistoryHandlers.references),
             "getReferences",
-            "What it refers to, and what refers to it",
+            "The envelopes that it refers to, and those that refer to it",
             References,
             [_DIALECT],
         ),
@@ -222,7 +233,7 @@ TABLE = Table(
                 f"{_SPACE_PATH}/search",
                 HistoryHandlers.search,
                 "searchSpace",
-                "What holds some text, newest first",
+                "Search for a text, newest first",
                 Hits,
             ),
             [{**_TEXT, "required": True}, _BEFORE, _limit(50), *_FILTERS, _VIEW, _DIALECT],
@@ -233,7 +244,7 @@ TABLE = Table(
                 f"{_SPACE_PATH}/contexts",
                 HistoryHandlers.contexts,
                 "listContexts",
-                "The reasonings, newest first",
+                "The reasoning contexts, newest first",
             ),
             *(Contexts, [_BEFORE, _limit(20), _VIEW]),
         ),
@@ -243,7 +254,7 @@ TABLE = Table(
                 f"{_SPACE_PATH}/contexts/{{path:path}}",
                 HistoryHandlers.tree,
                 "getContext",
-                "A reasoning, as a tree",
+                "A reasoning context, as a tree",
             ),
             *(ContextTree, [_VIEW, _DIALECT]),
         ),
@@ -253,7 +264,7 @@ TABLE = Table(
                 f"{_SPACE_PATH}/patterns",
                 HistoryHandlers.patterns,
                 "listPatterns",
-                "How is reasoned here: shapes",
+                "Patterns of reasoning in the space",
             ),
             *(Patterns, [_BEFORE, _limit(200), _VIEW]),
         ),
@@ -263,7 +274,7 @@ TABLE = Table(
                 f"{_SPACE_PATH}/export",
                 HistoryHandlers.export,
                 "exportSpace",
-                "All that may be read, as lines of JSON",
+                "Export all that may be read, as JSON lines",
             ),
             *({NDJSON: str}, _EXPORT),
         ),
@@ -273,7 +284,7 @@ TABLE = Table(
                 f"{_SPACE_PATH}/replay",
                 HistoryHandlers.replay,
                 "replaySpace",
-                "What was said, told again and flagged as that",
+                "Replay the history; envelopes are flagged `replayed`",
             ),
             *({NDJSON: str, "text/event-stream": str}, _REPLAY),
         ),
@@ -283,7 +294,7 @@ TABLE = Table(
     path_parameters={"name": _NAME, "seq": _SEQ, "path": _PATH},
     sockets=_SOCKETS,
     component_prefix="Space",
-    component_names={"Grown": "SpaceTree", "Tree": "SpaceContext", "Said": "SpaceStep"},
+    component_names={"ContextTree": "SpaceTree", "Tree": "SpaceContext", "TreeStep": "SpaceStep"},
     components={"Envelope": _envelope_schema()},
     amend_components=_amend,
     security=_TOKEN,
@@ -293,7 +304,7 @@ MEW = Table(
         Operation(
             *("POST", "/participants/{id}/messages", MEWHandlers.message),
             "postMewMessage",
-            "Say something, as MEW's clients do",
+            "Post an envelope, as MEW's clients do",
             "SpacePosted",
             [_SPACE],
             "SpaceEnvelope",
@@ -302,7 +313,7 @@ MEW = Table(
         Operation(
             *("GET", "/participants", MEWHandlers.participants),
             "listMewParticipants",
-            "Who is in a space, as MEW's clients ask",
+            "The members of a space, for MEW's clients",
             MewParticipants,
             [_SPACE],
         ),
@@ -321,7 +332,7 @@ def routes(services: Services) -> list[BaseRoute]:
     page = Page(built_files()) if services.config.server.page else None
 
     def make_endpoint(row: Operation, handler: ParticipantHandler) -> ASGIApp:
-        # Whose spaces are listed is found out by the endpoint itself.
+        # The list of spaces also accepts other credentials, so its handler authenticates the caller.
         endpoint = (
             endpoint_factory.without_token(space_handlers.spaces)
             if row.path == _SPACES_PATH

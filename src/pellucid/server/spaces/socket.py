@@ -1,13 +1,13 @@
-"""`/spaces/{name}/ws`, and MEW's `/ws?space=NAME`: a participant's socket.
+"""`/spaces/{name}/ws`, and MEW's `/ws?space=NAME`: the socket of a participant.
 
-* Who brings their token in the upgrade (`Authorization: Bearer`) is let in or turned away there, with a status. Who
-  does not (a browser cannot, MEW's client does not) says it in the first frame, within `JOIN_SECONDS`:
-  `{"type": "join", "space": …, "token": …}`. A token never stands in an address.
-* What is refused before somebody has a seat is told as `system/error`, and the socket closed: 4400 for a frame that is
-  no join, 4401 and 4403 for a token, 4408 for nobody.
-* The dialect is that of the subprotocol, of the query or of the join; else what the first envelope shows.
-* A space has no end of time, so neither have its sockets. When the server stops they are closed with 1012, and whoever
-  comes back goes on from the last `seq` that they have.
+* A client that sends its token in the upgrade (`Authorization: Bearer`) is accepted or refused there, with a status.
+  Others (browsers and MEW's client cannot send it) send it in the first frame, within `JOIN_SECONDS`: `{"type": "join",
+  "space": …, "token": …}`. A token is never in a URL.
+* An error before the session is open is sent as `system/error`, and the socket is closed: 4400 for a frame that is not
+  a join, 4401 and 4403 for a token, 4408 if no join is sent.
+* The dialect is that of the subprotocol, of the query or of the join; otherwise that of the first envelope.
+* Sockets have no time limit. When the server stops they are closed with 1012, and a client that reconnects continues
+  after the last `seq` that it has.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from .replay import ReplayConnection
 
 JOIN_SECONDS = 10.0
 MAX_JOIN_BYTES = 64 * 1024
-"""Bytes of a join."""
+"""Maximum size of a join."""
 MAX_BYTES_BEFORE_JOIN = 4 * MAX_JOIN_BYTES
-"""Bytes of one message that are read at all of who is not known yet: no memory is filled by strangers."""
+"""Maximum size of a message before the client is authenticated, so that unknown clients cannot fill the memory."""
 
 _CLOSE_CODES = {
     "unauthorized": close_codes.UNAUTHORIZED,
@@ -58,11 +58,11 @@ _CLOSE_CODES = {
     "server_error": close_codes.INTERNAL_ERROR,
     "unavailable": close_codes.TRY_AGAIN_LATER,
 }
-"""By what was wrong; for all else, that it was no join."""
+"""Close codes by the kind of error; other kinds are closed as `INVALID_JOIN`."""
 
 
 class SpaceSocket:
-    """An ASGI application for a WebSocket. `route`: what it is called in metrics."""
+    """An ASGI application for a WebSocket. `route`: its name in metrics."""
 
     def __init__(self, services: Services, route: str, join_seconds: float = JOIN_SECONDS) -> None:
         self._services = services
@@ -93,7 +93,7 @@ class SpaceSocket:
 
 
 class SpaceConnection:
-    """One socket, for as long as it is open. Raises `PellucidError` for what was asked for wrongly."""
+    """One socket, for as long as it is open. Its constructor raises `PellucidError` for an invalid query."""
 
     def __init__(self, services: Services, socket: WebSocket, dialect: DialectName | None) -> None:
         self._services = services
@@ -110,17 +110,17 @@ class SpaceConnection:
         self._replay_connection: ReplayConnection | None = None
 
     async def authenticate_upgrade(self) -> None:
-        """With the token of the upgrade, where there is one. Raises `PellucidError`."""
+        """Authenticate the token of the upgrade, if there is one. Raises `PellucidError`."""
         if self._token is not None and self._space_name is not None:
             self._authenticated = await authenticate(self._services, self._exchange, self._space_name, self._token)
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether it is known whose socket it is."""
+        """Whether the participant is known."""
         return self._authenticated is not None
 
     async def run(self, join_seconds: float) -> None:
-        """Until the socket is closed, by whichever end. Raises `http.ClientGone`."""
+        """Serve the socket until either end closes it. Raises `http.ClientGone`."""
         join_timer = asyncio.get_running_loop().call_later(join_seconds, self._on_join_timeout)
         try:
             if self._authenticated is not None:
@@ -141,9 +141,9 @@ class SpaceConnection:
 
     def _on_join_timeout(self) -> None:
         if self._session is None and self._replay_connection is None:
-            self._outlet.close(close_codes.JOIN_TIMEOUT, "nobody joined")
+            self._outlet.close(close_codes.JOIN_TIMEOUT, "no join was sent")
 
-    # --- what comes --------------------------------------------------------------------------------------------
+    # --- receiving ---------------------------------------------------------------------------------------------
 
     async def _on_message(self, data: str | bytes) -> None:
         if self._outlet.close_reason is not None:
@@ -156,7 +156,7 @@ class SpaceConnection:
             await self._on_session_message(self._session, data)
 
     async def _on_session_message(self, session: Session, data: str | bytes) -> None:
-        # What may be a join is short, and has the word in it. All else is the seat's, which reads it once.
+        # A join is short and contains the word. All other messages go to the session, which decodes them once.
         if len(data) > MAX_JOIN_BYTES or not ("join" in data if isinstance(data, str) else b"join" in data):
             await session.receive(data)
             return
@@ -170,7 +170,7 @@ class SpaceConnection:
             await self._refuse_on_error(self._check_repeated_join(join))
 
     async def _join(self, data: str | bytes) -> None:
-        """The first frame. Raises `PellucidError`."""
+        """Process the first frame. Raises `PellucidError`."""
         if len(data) > MAX_JOIN_BYTES:
             raise EnvelopeError(f"a join may be {MAX_JOIN_BYTES} bytes", kind="too_large", code="too_large")
         frame = decode_frame(data)
@@ -179,7 +179,7 @@ class SpaceConnection:
         join = parse_join(frame)
         if join is None:
             raise EnvelopeError(
-                'the first frame says who comes: {"type": "join", "space": …, "token": …}; or send the token with the '
+                'the first frame must be a join: {"type": "join", "space": …, "token": …}; or send the token with the '
                 "upgrade, as Authorization: Bearer …",
                 kind="unauthorized",
                 code="join_required",
@@ -190,7 +190,7 @@ class SpaceConnection:
         await self._open_session(self._authenticated, join)
 
     async def _check_repeated_join(self, join: Join) -> None:
-        """Somebody who has a seat says who they are: whoever the door let in, or nobody else. Raises."""
+        """Check that another join on an open session names the same participant. Raises `PellucidError`."""
         current = self._authenticated
         assert current is not None
         if join.token is not None or join.space not in (None, current.space.name):
@@ -199,7 +199,7 @@ class SpaceConnection:
             )
             if (claimed.space.name, claimed.participant) != (current.space.name, current.participant):
                 raise EnvelopeError(
-                    f"this socket is {current.participant!r}'s in {current.space.name!r}; open another one",
+                    f"this socket belongs to {current.participant!r} in {current.space.name!r}; open another one",
                     kind="forbidden",
                     code="already_joined",
                 )
@@ -214,7 +214,7 @@ class SpaceConnection:
             )
         return join.space or self._space_name
 
-    # --- coming in ---------------------------------------------------------------------------------------------
+    # --- joining -----------------------------------------------------------------------------------------------
 
     async def _open_session(self, authenticated: AuthenticatedParticipant, join: Join | None = None) -> None:
         view, after, dialect = self._query.view, self._query.after, self._dialect
@@ -241,13 +241,13 @@ class SpaceConnection:
         )
 
     async def _refuse_on_error(self, operation: Awaitable[None]) -> None:
-        """Whatever is refused of it is told, and ends the socket."""
+        """Await the operation. If it fails, send the error and close the socket."""
         try:
             await operation
         except PellucidError as error:
             await self._refuse(error if is_client_error(error) else PellucidError(FAULT))
         except Exception as error:
-            log.error("a fault while somebody came into a space: %s", error_location(error))
+            log.error("a fault while a participant joined a space: %s", error_location(error))
             await self._refuse(PellucidError(FAULT))
 
     async def _refuse(self, error: PellucidError) -> None:

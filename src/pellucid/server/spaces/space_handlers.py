@@ -1,8 +1,7 @@
-"""A space as HTTP has it: which there are, who is in one, and saying something in it.
+"""Handlers of spaces over HTTP: the list of spaces, the members of a space, and posting an envelope.
 
-The paths of MEW's own gateway: `POST /participants/{id}/messages?space=` and `GET /participants?space=`.
-
-Its clients read errors as `{"error": CODE, "message": …}`.
+MEW's own paths are served, too: `POST /participants/{id}/messages?space=` and `GET /participants?space=`. Clients of
+MEW expect errors as `{"error": CODE, "message": …}`.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Space(msgspec.Struct):
 
 
 _EncodedEnvelope = Annotated[dict[str, Any], Meta(extra_json_schema={"$ref": "#/components/schemas/SpaceEnvelope"})]
-"""An envelope in its reader's dialect."""
+"""An envelope in the reader's dialect."""
 
 
 class SpacePosted(msgspec.Struct):
@@ -75,7 +74,7 @@ class MewError(msgspec.Struct):
 
 
 class MEWErrorForm:
-    """How MEW says what was wrong."""
+    """The form of errors of MEW."""
 
     def error_body(self, error: ErrorInfo) -> dict[str, Any]:
         return msgspec.structs.asdict(MewError(error.code or error.kind, error.message))
@@ -85,35 +84,39 @@ class MEWErrorForm:
 
 
 class MEWHandlers:
+    """Handlers of MEW's paths."""
+
     def __init__(self, services: Services) -> None:
         self._post = SpaceHandlers(services).post
 
     async def message(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
-        """An envelope, from the participant whose token it is."""
+        """Post an envelope from the participant with this token."""
         sender = exchange.path_params["id"]
         if sender != authenticated.participant:
             raise forbidden(
-                f"this token is {authenticated.participant!r}'s, who cannot speak as {sender!r}",
+                f"this token belongs to {authenticated.participant!r}, who cannot send as {sender!r}",
                 "sender_mismatch",
                 "id",
             )
         await self._post(exchange, authenticated)
 
     async def participants(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
-        """Who may come in, and who is there."""
+        """List the members of the space, and whether they are present."""
         await exchange.send_json(MewParticipants(authenticated.space.name, authenticated.space.members()))
 
 
 _OPERATOR_SETTINGS = ("redact", "always")
-"""What of a space's settings is the operator's alone: patterns say what they look for."""
+"""Settings of a space that only the operator may see: patterns reveal what they look for."""
 
 
 class SpaceHandlers:
+    """Handlers of `/spaces` and `/spaces/{name}`."""
+
     def __init__(self, services: Services) -> None:
         self._services = services
 
     async def spaces(self, exchange: Exchange) -> None:
-        """Those that a token belongs to; or all of the owner's, to whom the gateway lets in."""
+        """List the spaces of a participant's token, or those of the owner of a gateway's key."""
         text = credential(exchange.scope)
         memberships = await self._services.store.spaces.find_by_token(digest_of(text)) if text is not None else ()
         if memberships:
@@ -121,7 +124,7 @@ class SpaceHandlers:
                 [(space, member) for space, member in memberships if await self._is_admitted(space.name, text)]
             )
             if not memberships:
-                raise RequestError("you are in no space any more", kind="forbidden", code="not_a_member")
+                raise RequestError("you are not a member of any space any more", kind="forbidden", code="not_a_member")
             exchange.principal = exchange.telemetry.principal = Principal(
                 memberships[0][0].owner, None, memberships[0][1].id
             )
@@ -134,7 +137,7 @@ class SpaceHandlers:
         await send_uncached(exchange, SpaceList(sorted(rows, key=lambda row: row.name)))
 
     async def _is_admitted(self, name: str, token: str | None) -> bool:
-        """Whether the token still does, or its participant was put out."""
+        """Return whether the token still opens the space: its participant may have been removed."""
         try:
             await self._services.spaces.admit(name, token or "")
         except RequestError:
@@ -142,13 +145,13 @@ class SpaceHandlers:
         return True
 
     async def space(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
-        """One, as its participants see it."""
+        """Return a space as its participants see it."""
         space = authenticated.space
         you, members = space.presence_of(authenticated.participant), space.members()
         await send_uncached(exchange, Space(space.name, space.head, _visible_settings(space.settings), you, members))
 
     async def post(self, exchange: Exchange, authenticated: AuthenticatedParticipant) -> None:
-        """Say something. The answer comes when it is stored."""
+        """Post an envelope. The response is sent when it is stored."""
         body = await exchange.read_body(self._services.config.server)
         posted = await authenticated.space.post(
             authenticated.participant,
@@ -169,6 +172,6 @@ def _space_listed(space: StoredSpace, participant: str | UnsetType = UNSET) -> S
 
 
 def _visible_settings(settings: SpaceSettings) -> dict[str, Any]:
-    """As participants may know them, with the defaults."""
+    """Return the settings that participants may see, with defaults."""
     values: dict[str, Any] = to_json_value(settings)
     return {name: value for name, value in values.items() if name not in _OPERATOR_SETTINGS}

@@ -1,8 +1,7 @@
-"""What somebody asks for in the query of a request, over HTTP and of a socket. Whatever is wrong is a `RequestError`.
+"""Parameters in the query of a request or of a socket's upgrade. Invalid ones raise `RequestError`.
 
-view=full|collapsed|main    dialect=…     after_seq=N   before_seq=N   history=N
-replay=instant|original     speed=2.5     longest_pause=SECONDS
-since=TIME    until=TIME    (RFC 3339, or milliseconds since 1970)
+view=full|collapsed|main    dialect=…     after_seq=N   before_seq=N   history=N replay=instant|original     speed=2.5
+longest_pause=SECONDS since=TIME    until=TIME    (RFC 3339, or milliseconds since 1970)
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...unicode import did_you_mean
 from ..exchange import Exchange
 
 MAX_HISTORY = 10_000
-"""How many envelopes of before may come along with a welcome."""
+"""Maximum number of earlier envelopes that are sent after a welcome."""
 
 MAX_SPEED = 1000.0
 MAX_PAUSE_SECONDS = 86_400.0
@@ -32,11 +31,11 @@ _PACES = ("instant", "original")
 
 
 class SocketQuery(NamedTuple):
-    """What whoever opens a socket wants to be told, and how."""
+    """What a socket is to receive, and in which form."""
 
     view: SpaceView
     dialect: DialectName | None
-    """None: it is what they show that they speak."""
+    """None: the dialect of the first envelope that the client sends."""
     after: int | None
     history: int
 
@@ -66,7 +65,7 @@ def seq_param(exchange: Exchange, name: str) -> int | None:
 
 
 def bool_param(exchange: Exchange, name: str, default: bool = False) -> bool:
-    """A switch: where it is named it is on, unless it says that it is not."""
+    """Return a switch: a parameter without a value is true."""
     text = exchange.query_param(name)
     if text is None:
         return default
@@ -78,18 +77,18 @@ def bool_param(exchange: Exchange, name: str, default: bool = False) -> bool:
 
 
 def list_param(exchange: Exchange, name: str) -> tuple[str, ...]:
-    """All that is given under a name: it may come several times, and hold several with commas between them."""
+    """Return all values of a parameter, which may be repeated, and may contain several values separated by commas."""
     return tuple(one for key, text in exchange.query if key == name for one in text.split(",") if one)
 
 
 def replay_param(exchange: Exchange, default_pace: Pace | None = None) -> ReplayRange | None:
-    """None: none is wanted. `usual`: the pace where none is named."""
+    """Return the stretch to replay; None if no replay is requested. `default_pace`: the pace if none is named."""
     pace = exchange.query_param("replay") or exchange.query_param("pace") or default_pace
     if pace is None:
         return None
     if pace not in _PACES:
         raise RequestError(
-            f"replay: {pace[:40]!r} is no pace; {did_you_mean(pace, _PACES)}", code="invalid_value", param="replay"
+            f"replay: {pace[:40]!r} is not a pace; {did_you_mean(pace, _PACES)}", code="invalid_value", param="replay"
         )
     speed = _speed_param(exchange)
     if speed is not None and exchange.query_param("replay") is None and exchange.query_param("pace") is None:
@@ -105,14 +104,14 @@ def replay_param(exchange: Exchange, default_pace: Pace | None = None) -> Replay
 
 
 def time_param(exchange: Exchange, name: str) -> int | None:
-    """Milliseconds since 1970."""
+    """Return a time in milliseconds since 1970."""
     text = exchange.query_param(name)
     if text is None:
         return None
     if text.isascii() and text.isdecimal() and len(text) <= 16:
         return int(text)
     try:
-        # A plus is a blank in a query, unless it was written as %2B.
+        # In a query, a plus that was not written as %2B is decoded as a space.
         when = msgspec.convert(text.replace(" ", "+"), datetime)
         return int(when.replace(tzinfo=when.tzinfo or UTC).timestamp() * 1000)
     except (msgspec.ValidationError, OverflowError, ValueError):
@@ -128,7 +127,7 @@ def _speed_param(exchange: Exchange) -> float | None:
 
 
 def _longest_pause_param(exchange: Exchange) -> float | None:
-    return _positive_param(exchange, "longest_pause", MAX_PAUSE_SECONDS, "the seconds after which a replay goes on")
+    return _positive_param(exchange, "longest_pause", MAX_PAUSE_SECONDS, "the maximum pause of a replay in seconds")
 
 
 def _positive_param(exchange: Exchange, name: str, maximum: float, meaning: str) -> float | None:
@@ -150,8 +149,10 @@ _HOST = re.compile(r"[A-Za-z0-9._-]{1,253}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\
 
 
 def gateway_url(exchange: Exchange) -> str:
-    """Under which whoever asks reached the gateway: `wss://host:port`; empty where they do not say. It is told to them
-    alone, so they are believed, and so is a proxy before us."""
+    """Return the URL at which the client reached the gateway, `wss://host:port`; empty if it is not known.
+
+    It is sent only to the same client, so its headers, and those of a proxy, are trusted.
+    """
     host = exchange.request_header("x-forwarded-host") or exchange.request_header("host") or ""
     if not _HOST.fullmatch(host):
         return ""
@@ -161,7 +162,7 @@ def gateway_url(exchange: Exchange) -> str:
 
 
 def choose_subprotocol(offered: list[str]) -> tuple[str, DialectName] | None:
-    """The first of those that a client offers which is a dialect's."""
+    """Return the first offered subprotocol that belongs to a dialect, and the dialect."""
     for name in offered:
         for row in DIALECTS.values():
             if name == row.subprotocol:

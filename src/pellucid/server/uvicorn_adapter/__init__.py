@@ -1,8 +1,8 @@
-"""uvicorn, with what it leaves to others; and all that is used of what it keeps to itself.
+"""Adapter of uvicorn: subclasses of its protocols, and all that is used of its undocumented attributes.
 
-`http` and `websocket` are its protocols, subclassed; an application that is served by any other server, or behind
-middleware, uses plain ASGI and nothing of this. `INTERNALS` names what no documentation of uvicorn promises: a test
-holds it against the release that is installed.
+`http` and `websocket` subclass its protocols. An application that is served by another server, or behind middleware,
+uses plain ASGI and nothing of this. `INTERNALS` lists what uvicorn does not document; a test checks it against the
+installed release.
 """
 
 from __future__ import annotations

@@ -1,14 +1,16 @@
-"""One connection: uvicorn's protocol, with the limits that it leaves to others.
+"""One HTTP connection: uvicorn's protocol, with the limits that uvicorn leaves to proxies.
 
-* Bytes that lead to nothing (a head or a trailer without end, chunk extensions) may be `MAX_UNPARSED_BYTES`; a head has
-  `request_seconds` to come. Both end with an answer in the protocol's own form (431, 408), as does what is not HTTP.
-* Whoever reads nothing for `unread_seconds` of what waits for them is let go, buffers and all, also when the answer is
-  over and only its end is still to be read.
-* The head of a response leaves in one write with what follows it in the same step of the loop.
-* What follows a request does not harm its answer: garbage behind it is refused when the answer is over.
-* An upgrade that is not to WebSocket is ignored, as HTTP allows, and the request served as it is: Java's client and
-  curl offer HTTP/2 so, with a body behind it. So is one to WebSocket behind a request that is still being answered.
-* Who leaves is noticed by the request that is being answered, whatever waits behind it.
+* Bytes that complete nothing (a head or a trailer without end, chunk extensions) are limited to `MAX_UNPARSED_BYTES`,
+  and a head to `request_seconds`. Both give a response in the protocol's own form (431, 408), as does input that is not
+  HTTP.
+* A client that reads none of its pending data for `unread_seconds` is disconnected and its buffers dropped, also when
+  the response is complete and only its end is unread.
+* The head of a response is sent in one write with what follows it in the same iteration of the event loop.
+* Input after a request does not affect its response: garbage after it is refused when the response is complete.
+* An upgrade to anything but WebSocket is ignored, as HTTP allows, and the request is served as it is. Java's client and
+  curl offer HTTP/2 in this way, with a body after it. An upgrade to WebSocket is also ignored while an earlier request
+  is being answered.
+* A client that leaves is noticed by the request that is being answered, whatever is pipelined after it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from ...runs import RunSource
 from .write_timeout import WriteTimeout
 
 MAX_UNPARSED_BYTES = 64 * 1024
-"""Others stop at 8 to 16 KiB of head."""
+"""Other servers limit a head to 8 to 16 KiB."""
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large"}
 
@@ -38,8 +40,11 @@ CONNECTION_EXTENSION = "pellucid.connection"
 
 
 class CorkedTransport:
-    """Where responses are written. From `cork` on, the next data is held, and leaves in one write with all that follows
-    in the same step of the loop: each write is a system call, and may wake the client up."""
+    """Transport for responses that can delay a write.
+
+    After `cork`, the next data is held, and sent in one write with all that follows in the same iteration of the event
+    loop: each write is a system call, and may wake the client up.
+    """
 
     __slots__ = ("_flushing", "_held", "_loop", "_transport", "write")
 
@@ -56,7 +61,7 @@ class CorkedTransport:
     def flush(self) -> None:
         self.write = self._transport.write
         if self._flushing is not None:
-            # The next request may come before its turn: what is corked then is not for this flush.
+            # The next request may be corked before this scheduled flush runs, and must not be flushed by it.
             self._flushing.cancel()
             self._flushing = None
         if self._held:
@@ -109,13 +114,16 @@ class DirectWriter:
             self._source.pause()
 
     def resume(self) -> None:
+        """The client reads again."""
         if self._source is not None:
             self._source.resume()
 
 
 def direct_writer(scope: Scope, send: Send) -> DirectWriter | None:
-    """A writer for a response that has begun, if `send` is our own server's, with nothing around it, and the body is
-    chunked."""
+    """Return a writer for a response that has begun.
+
+    None if `send` is not uvicorn's own, or the body is not chunked.
+    """
     cycle = _cycle_of(scope, send)
     if cycle is None or not cycle.chunked_encoding or cycle.response_complete:
         return None
@@ -124,8 +132,11 @@ def direct_writer(scope: Scope, send: Send) -> DirectWriter | None:
 
 
 def on_disconnect(scope: Scope, send: Send, callback: Callable[[], None] | None) -> bool:
-    """Call `callback` when the client of this request disconnects; None: no longer. False if `send` is not our own
-    server's."""
+    """Call `callback` when the client of this request disconnects; None: no longer.
+
+    Returns:
+        False if `send` is not uvicorn's own: the callback will not be called.
+    """
     cycle = _cycle_of(scope, send)
     if cycle is None:
         return False
@@ -136,7 +147,7 @@ def on_disconnect(scope: Scope, send: Send, callback: Callable[[], None] | None)
 
 
 def _cycle_of(scope: Scope, send: Send) -> RequestResponseCycle | None:
-    """uvicorn's state of this request, if `send` is its own and it is the connection's present one."""
+    """Return uvicorn's state of this request, if `send` is its own and the request is the connection's current one."""
     cycle = getattr(send, "__self__", None)
     connection = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
     if isinstance(cycle, RequestResponseCycle) and connection is not None and connection.answered is cycle:
@@ -145,11 +156,16 @@ def _cycle_of(scope: Scope, send: Send) -> RequestResponseCycle | None:
 
 
 def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[HttpToolsProtocol]:
-    """The protocol for uvicorn's `http` setting."""
+    """Return the protocol class for uvicorn's `http` setting.
+
+    Args:
+        request_seconds: how long the head of a request may take.
+        unread_seconds: how long a client may leave pending data unread.
+    """
 
     class Connection(HttpToolsProtocol):
         _unparsed_bytes = 0
-        """Bytes since anything was understood."""
+        """Bytes since the parser last completed something."""
         _has_progress = False
         _in_head = False
         _head_timer: asyncio.TimerHandle | None = None
@@ -158,13 +174,13 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
         _ignores_upgrade = False
         """Whether the parser is about to stop at an upgrade that is ignored."""
         answered: RequestResponseCycle | None = None
-        """The request that is being answered; `cycle` may be one behind it, which waits."""
+        """The request that is being answered; `cycle` may be the next one, which waits."""
         writer: DirectWriter | None = None
-        """Of the response that is written, if it writes to the transport."""
+        """The writer of the current response, if it writes to the transport."""
         disconnected: Callable[[], None] | None = None
-        """Called when the client of the present request disconnects."""
+        """Called when the client of the current request disconnects."""
 
-        # --- what comes ------------------------------------------------------------------------------------------
+        # --- receiving -------------------------------------------------------------------------------------------
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -197,7 +213,7 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
                 return
             self._unparsed_bytes = 0 if self._has_progress else self._unparsed_bytes + len(data)
             if self._unparsed_bytes > MAX_UNPARSED_BYTES:
-                self._refuse(431, f"the head of a request may hold {MAX_UNPARSED_BYTES} bytes", "head_too_large")
+                self._refuse(431, f"the head of a request is limited to {MAX_UNPARSED_BYTES} bytes", "head_too_large")
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
@@ -219,7 +235,7 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
             super().on_headers_complete()
             extensions = cast("dict[str, Any]", self.scope.setdefault("extensions", {}))
             extensions[CONNECTION_EXTENSION] = self
-            if self.cycle is not previous:  # else it is an upgrade
+            if self.cycle is not previous:  # otherwise it is an upgrade
                 self.cycle.transport = cast("asyncio.Transport", self._corked)
                 self._corked.cork()
 
@@ -237,11 +253,11 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
                 super().on_message_complete()
 
         def _reparse_without_upgrade(self, rest: bytes) -> None:
-            """Read the same request again, without the headers that offered something else."""
+            """Parse the same request again, without the headers of the upgrade."""
             self._ignores_upgrade = False
             method, version = self.parser.get_method(), self.parser.get_http_version().encode()
             if method == b"CONNECT":
-                self._refuse(400, "this is no proxy", "not_http")
+                self._refuse(400, "this server is not a proxy", "not_http")
                 return
             closes = any(name == b"connection" and b"close" in value.lower() for name, value in self.headers)
             headers = [
@@ -259,7 +275,7 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
             self.parser = httptools.HttpRequestParser(self)
             self.data_received(head + rest)
 
-        # --- heads that do not come --------------------------------------------------------------------------------
+        # --- timeout of heads --------------------------------------------------------------------------------------
 
         def _start_head_timer(self) -> None:
             self._head_timer = self.loop.call_later(request_seconds, self._on_head_timeout)
@@ -273,16 +289,16 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
             self._head_timer = None
             if self._in_head:
                 self._refuse(
-                    408, f"the head of this request did not come within {request_seconds:g} s", "head_too_slow"
+                    408, f"the head of this request was not complete within {request_seconds:g} s", "head_too_slow"
                 )
             else:
-                self._close()  # somebody connected and said nothing
+                self._close()  # the client connected and sent nothing
 
         def send_400_response(self, msg: str) -> None:
             self._refuse(400, "this is not an HTTP request", "not_http")
 
         def _refuse(self, status: int, message: str, code: str) -> None:
-            """Answer, and close. An answer that is under way comes first, and is the last."""
+            """Send an error and close. If a response is in progress, complete it, and close after it."""
             self._stop_head_timer()
             if self.transport.is_closing():
                 return
@@ -299,7 +315,7 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
             self.transport.write(head.encode() + body)
             self._close()
 
-        # --- what goes ---------------------------------------------------------------------------------------------
+        # --- sending -----------------------------------------------------------------------------------------------
 
         def on_response_complete(self) -> None:
             self._corked.flush()
@@ -323,7 +339,7 @@ def http_protocol_class(request_seconds: float, unread_seconds: float) -> type[H
             self._close()
 
         def _close(self) -> None:
-            """Close; what is not read within the time that readers have is dropped."""
+            """Close the connection. Data that is not read in time is dropped."""
             self.transport.close()
             if self.transport.get_write_buffer_size():
                 self._write_timeout.start()

@@ -1,4 +1,4 @@
-"""What this package uses of uvicorn's classes and uvicorn does not document, by class."""
+"""Undocumented attributes of uvicorn's classes that this package uses, by class."""
 
 from __future__ import annotations
 

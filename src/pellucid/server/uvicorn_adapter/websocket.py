@@ -1,14 +1,15 @@
-"""One WebSocket: uvicorn's protocol, with what it leaves to others.
+"""One WebSocket: uvicorn's protocol, with what uvicorn leaves to others.
 
-* Whoever reads nothing for `unread_seconds` of what waits for them is let go, as over HTTP.
-* A server that stops does not close under a response: the application is told (`websocket.disconnect`, with `stopping`
-  in the scope's state, while the socket is still open), and closes when the response is over.
-* Text that is not UTF-8 ends the socket (1007), and nothing of it reaches a log.
-* Who says the same to many sockets makes the frame once: `scope["extensions"]["pellucid.frames"]` takes it as it is on
-  the wire, writes it at once, and tells how much the client has not taken yet (`Frames`).
-* Whoever broke the protocol hears so: a connection that is closed with input unread is reset, and the client would lose
-  the word; so what they still send is read into nothing, for `LINGER_SECONDS`.
-* How large a message may be can be said of each socket (`Frames.set_max_message_bytes`): of one whose client is unknown yet, small.
+* A client that reads none of its pending data for `unread_seconds` is disconnected, as over HTTP.
+* A stopping server does not close during a response. The application receives `websocket.disconnect`, with `stopping`
+  in the scope's state, while the socket is still open, and closes it when the response is over.
+* Text that is not UTF-8 closes the socket (1007), and none of it gets into a log.
+* A frame for many sockets is encoded once: `scope["extensions"]["pellucid.frames"]` accepts encoded frames, writes them
+  immediately, and reports how many bytes the client has not taken yet (`FrameTransport`).
+* A client that violates the protocol gets the close frame: a connection that is closed with unread input is reset, and
+  the client would lose the frame. So its input is read and dropped for `LINGER_SECONDS`.
+* The maximum size of messages can be set for each socket (`FrameTransport.set_max_message_bytes`), and is small before
+  the client is known.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ CLOSE_RESTARTING = 1012
 CLOSE_INVALID_TEXT = 1007
 LINGER_SECONDS = 5.0
 MAX_BYTES_BEFORE_ACCEPT = 64 * 1024
-"""Bytes of one message, of a client that does not wait to be taken."""
+"""Maximum size of a message from a client that sends before it is accepted."""
 
 
 class FrameTransport:
-    """What is written to one socket without a call of `send`: between its accept and its close, and in any order with
-    `send`'s, as each writes whole frames."""
+    """Writes encoded frames to one socket without ASGI's `send`, between its accept and its close.
+
+    Calls of `send` may come in between, because both write whole frames.
+    """
 
     def __init__(self, socket: WebSocketsSansIOProtocol) -> None:
         self._socket = socket
@@ -40,12 +43,14 @@ class FrameTransport:
 
     @property
     def raw_write(self) -> Callable[[bytes], object] | None:
-        """The transport's own `write`, to which frames may be given with nothing asked, for as long as it is this.
-        None: the socket is not open, or much waits for the client, so `write` does it."""
+        """The transport's `write`, which may be called with frames without a check, while this is its value.
+
+        None: the socket is not open, or much data is pending, so `write` must be used.
+        """
         return self._socket.transport.write if self._is_open and self._socket.writable.is_set() else None
 
     def watch(self, on_change: Callable[[], None] | None) -> None:
-        """It is called whenever `line` may be another."""
+        """Set a callback for each change of `raw_write`."""
         self._on_change = on_change
 
     def notify(self) -> None:
@@ -53,7 +58,7 @@ class FrameTransport:
             self._on_change()
 
     def set_max_message_bytes(self, max_bytes: int | None) -> None:
-        """Of messages that begin from now on: the most bytes of one. None: as many as the server takes of anything."""
+        """Set the maximum size of messages that begin from now on; None: the server's maximum."""
         socket = self._socket
         socket.conn.max_message_size = min(socket.config.ws_max_size, max_bytes or socket.config.ws_max_size)
 
@@ -64,28 +69,30 @@ class FrameTransport:
         return is_established and not socket.transport.is_closing()
 
     def write(self, wire: bytes) -> None:
-        """One or more of them. Never waits and never fails: to a socket that is closing, nothing is written."""
+        """Write one or more encoded frames. Never waits and never raises; on a closing socket, it does nothing."""
         if self._is_open:
             self._socket.transport.write(wire)
 
     @property
     def is_slow(self) -> bool:
-        """Whether the client is there, and does not take what was written."""
+        """Whether the client is connected and does not take what was written."""
         return not self._socket.writable.is_set() and not self._socket.disconnected
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes that the client has not taken yet, and its network neither; 0 while they are few (this is asked for
-        each frame, and a transport is slow to count)."""
+        """Bytes that neither the client nor its network has taken yet; 0 while they are few.
+
+        This is read for each frame, and a transport is slow to count.
+        """
         return self._socket.transport.get_write_buffer_size() if self.is_slow else 0
 
     async def wait_drained(self) -> None:
-        """Until little waits; also when nobody is there any more."""
+        """Wait until few bytes are pending, or the client is gone."""
         await self._socket.writable.wait()
 
 
 def websocket_protocol_class(unread_seconds: float) -> type[WebSocketsSansIOProtocol]:
-    """The protocol for uvicorn's `ws` setting."""
+    """Return the protocol class for uvicorn's `ws` setting. `unread_seconds`: as for HTTP."""
 
     class Socket(WebSocketsSansIOProtocol):
         _write_timeout: WriteTimeout
@@ -99,7 +106,7 @@ def websocket_protocol_class(unread_seconds: float) -> type[WebSocketsSansIOProt
 
         @close_sent.setter
         def close_sent(self, sent: bool) -> None:
-            # After a close no frame may follow, whoever sent it and why.
+            # No frame may follow a close frame, whichever side sent it.
             self._close_sent = sent
             self._notify()
 
@@ -109,7 +116,7 @@ def websocket_protocol_class(unread_seconds: float) -> type[WebSocketsSansIOProt
 
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             super().connection_made(transport)
-            # Until somebody is let in, nobody's frames fill the memory.
+            # Before the client is accepted, its frames must not fill the memory.
             self.conn.max_message_size = min(self.config.ws_max_size, MAX_BYTES_BEFORE_ACCEPT)
             self._write_timeout = WriteTimeout(self.loop, cast("asyncio.Transport", transport), unread_seconds)
 
@@ -156,14 +163,14 @@ def websocket_protocol_class(unread_seconds: float) -> type[WebSocketsSansIOProt
 
             async def handle(scope: Any, receive: Any, send: Any) -> None:
                 await app(scope, receive, send)
-                # A refusal is a whole answer, which uvicorn takes for a fault that it tells in its log.
+                # A refusal is a complete response, but uvicorn would log it as an error of the application.
                 if self.initial_response is not None and self.close_sent:
                     self.handshake_complete = True
 
             self.app = handle
             await super().run_asgi()
             if not self.disconnected:
-                # What is left to be read has its time, and no more.
+                # Pending data may still be read, within the time limit.
                 self._write_timeout.start()
 
         def shutdown(self) -> None:

@@ -1,4 +1,4 @@
-"""Whoever reads nothing of what waits for them is let go, buffers and all."""
+"""Timeout of writes: a client that does not read its pending data is disconnected, and its buffers are dropped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class WriteTimeout:
-    """Looks now and then whether what waits in `transport` becomes less, and aborts after `seconds` without that."""
+    """Checks periodically that the transport's write buffer shrinks, and aborts after `seconds` without progress."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, seconds: float) -> None:
         self._loop = loop
@@ -15,7 +15,7 @@ class WriteTimeout:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """From now on, until `stop`."""
+        """Check from now on, until `stop`."""
         self._check()
 
     def stop(self) -> None:

@@ -1,1 +1,1 @@
-"""An agent in a space: its thinking becomes reasoning, its tools requests, its answer the chat."""
+"""An agent as a participant of a space: thinking becomes reasoning, tool calls become requests, the answer a chat."""

@@ -1,37 +1,38 @@
-"""An agent in a space: `async with AgentInSpace(agent, me)`.
+"""An agent as a participant: `async with AgentInSpace(agent, me)`.
 
-What is asked of it is a run of its own. The thinking of that run stands in the space as reasoning, as it comes: a
-start that correlates to the question, thoughts, a conclusion; the answer is a chat, correlated to the question and to
-the start. Tools that others offer are called there too, in the reasoning's context; what this participant may not call
-it proposes.
+Each question is a run of its own. The thinking of the run appears in the space as reasoning, as it arrives: a start
+that correlates to the question, thoughts, a conclusion. The answer is a chat that correlates to the question and to the
+start. Tools of other participants are called in the reasoning's context. What this participant may not call it
+proposes.
 
 The rules:
 
-* It answers what is addressed to it, and what people say to everybody (`AnswerPolicy`). It acts on nothing that is
-  replayed, and on nobody's reasoning.
-* What is asked of it aside (with `to`) it thinks about and answers aside, among the same.
-* Whoever cancels its reasoning, or the question (`chat/cancel`), ends the run. Nothing is answered then.
-* A tool of the agent's own that asks for approval (`ApprovalRequired`) is a proposal: whoever requests what it proposes
-  agrees, and gets the response; whoever rejects it denies it.
+* It answers what is addressed to it, and what people write to everyone (`AnswerPolicy`). It acts on nothing that is
+  replayed, and on no other participant's reasoning.
+* A question with recipients (`to`) is thought about and answered among the same participants.
+* A cancel of its reasoning, or of the question (`chat/cancel`), ends the run. Then there is no answer.
+* A tool of the agent's own that needs approval (`ApprovalRequired`) becomes a proposal. A participant who requests what
+  it proposes approves it and gets the response. A participant who rejects it denies it.
 
-What concerns an agent in a space: which of the things that are said there it is to answer.
+Which envelopes an agent answers:
 
-* A chat that is addressed to it. But not an agent's answer to what it said itself: two agents would thank each other
-  for ever.
-* A chat in the main conversation, to everybody, from somebody who is no agent, unless it answers what somebody else
-  said.
+* A chat that is addressed to it. But not an agent's answer to its own message, because two agents would thank each
+  other for ever.
+* A chat to everyone in the main conversation, from a participant who is not an agent, unless it answers another
+  participant's message.
 
-An agent is whoever was heard reasoning, or answering a request, which people do not. `answers` says otherwise: the ids
-of those who are answered, whoever else is there; or a function, which decides alone about all chats of others.
+A participant counts as an agent after it sent reasoning or answered a request, which people do not do. `answers`
+overrides this: the ids of the participants who are answered, independent of the others who are present; or a function
+that decides alone about all chats of others.
 
-An agent's run, told as thoughts: its events in, what is to be said of them in the space out.
+How a run is narrated:
 
-* Each paragraph of its thinking is one thought, said as soon as it is whole.
-* Text before a call of a tool is a thought too: the answer is what comes last.
-* A call of one of the agent's own tools is a thought, and what came of it an observation. (Calls of others' tools are
-  envelopes of their own.)
+* Each paragraph of its thinking is one thought, sent when it is complete.
+* Text before a tool call is a thought, too: the answer is the last text.
+* A call of one of the agent's own tools is a thought, and its result an observation. (Calls of other participants'
+  tools are envelopes already.)
 
-Text is never cut. Reasoning that cannot be read (sealed, redacted) is not told.
+Text is never cut. Reasoning that cannot be read (sealed, redacted) is not sent.
 """
 
 from __future__ import annotations
@@ -82,12 +83,18 @@ _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
 
 
 class NarratedEnvelope(NamedTuple):
+    """Kind and payload of an envelope about a run."""
+
     kind: str
     payload: dict[str, Any]
 
 
 class Narration:
-    """Of one run. `others`: the tools that are not the agent's own."""
+    """Converts the events of one run to envelopes.
+
+    Args:
+        external_tools: Names of tools that are not the agent's own.
+    """
 
     def __init__(self, external_tools: Container[str] = ()) -> None:
         self._external_tools = external_tools
@@ -95,6 +102,7 @@ class Narration:
         self._text = ""
 
     def feed(self, events: Iterable[Event]) -> Iterator[NarratedEnvelope]:
+        """Yield the envelopes for a batch of events."""
         for event in events:
             match event:
                 case PartStartEvent(part=ThinkingPart(content=str(text))):
@@ -136,7 +144,7 @@ class Narration:
 
 
 def first_paragraph(text: str) -> str:
-    """The first paragraph."""
+    """Return the first paragraph of a text."""
     return _PARAGRAPH.split(text.strip(), 1)[0]
 
 
@@ -151,20 +159,26 @@ def _to_text(value: Any) -> str:
 
 
 MAX_REMEMBERED_IDS = 10_000
-"""So many ids of one's own envelopes are known again."""
+"""How many ids of the agent's own envelopes are remembered."""
 
 
 class AnswerPolicy:
+    """Decides which envelopes an agent answers.
+
+    Args:
+        answers: Ids of the participants who are answered, or a function that decides. None: the rules above.
+    """
+
     def __init__(self, answers: Callable[[Envelope], bool] | Collection[str] | None = None) -> None:
         self._predicate = answers if callable(answers) else None
         self._answered_senders = frozenset(answers) if answers is not None and not callable(answers) else None
         self._agents: set[str] = set()
         self._own_ids: OrderedDict[str, None] = OrderedDict()
         self._askers: OrderedDict[str, str] = OrderedDict()
-        """Questions, and who asked."""
+        """Questions, with their senders."""
 
     def should_answer(self, envelope: Envelope, me: str) -> bool:
-        """Whether it is to be answered. Is to be given every envelope, in order."""
+        """Decide about an envelope. Every envelope has to be passed, in order."""
         if envelope.sender == me:
             _remember(self._own_ids, envelope.id, None)
             return False
@@ -177,7 +191,7 @@ class AnswerPolicy:
         return True
 
     def may_cancel(self, envelope: Envelope, question: str) -> bool:
-        """Whoever asked may take it back."""
+        """Check whether the envelope comes from the sender of the question."""
         return self._askers.get(question) == envelope.sender
 
     def _concerns_me(self, envelope: Envelope, me: str) -> bool:
@@ -201,17 +215,17 @@ def _remember(table: OrderedDict[str, str] | OrderedDict[str, None], id: str, va
 
 
 DISCOVERY_SECONDS = 2.0
-"""How long a run waits for those who were asked for their tools."""
+"""How long a run waits for lists of tools."""
 
 MAX_TURNS = 25
-"""How often one run goes on after calls of others' tools."""
+"""How often one run continues after calls of other participants' tools."""
 
 MAX_PENDING_QUESTIONS = 32
-"""How many questions may wait. One more is not answered."""
+"""How many questions may wait. Further ones are not answered."""
 
 
 class AgentInSpace:
-    """One agent, as one participant."""
+    """One agent, as one participant. Used as `async with`."""
 
     def __init__(
         self,
@@ -224,9 +238,19 @@ class AgentInSpace:
         at_once: int = 1,
         **options: Any,
     ) -> None:
-        """`answers`: to whom, or to which envelopes; None: see `AnswerPolicy`. `tools`: whether it may use those of others,
-        or the ones that it knows of, by participant. `hears`: how many of the last chats it is told with a question.
-        `at_once`: how many runs go on together; others wait. `options` are those of `Agent.iter`."""
+        """Create the participant of an agent.
+
+        Args:
+            agent: The agent.
+            me: The participant.
+            answers: Ids of the participants who are answered, or a function that decides about each envelope. None: see
+                `AnswerPolicy`.
+            tools: Whether the agent may use the tools of others; or definitions that do not have to be requested, by
+                participant.
+            hears: How many of the latest chats are passed to the agent with a question.
+            at_once: Maximum number of concurrent runs. Further questions wait.
+            options: Options of `Agent.iter`.
+        """
         self._agent = agent
         self._me = me
         self._answer_policy = AnswerPolicy(answers)
@@ -237,9 +261,9 @@ class AgentInSpace:
         self._run_slots = asyncio.Semaphore(at_once)
         self._options = options
         self._tool_server = ToolsInSpace(me, ignore=self._is_approval)
-        """It has no tools for others, and says so when it is asked."""
+        """Offers no tools, and answers requests for lists with an empty list."""
         self._pending_approvals: set[str] = set()
-        """Calls of its own that wait for somebody's word."""
+        """Ids of proposals for its own calls that wait for an approval."""
         self._stack = contextlib.AsyncExitStack()
         self._runs: dict[str, asyncio.Task[None]] = {}
         self._background_tasks: set[asyncio.Task[None]] = set()
@@ -259,11 +283,11 @@ class AgentInSpace:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def idle(self) -> None:
-        """Wait until nothing is asked of it any more."""
+        """Wait until no question is being answered."""
         while self._runs:
             await asyncio.wait(self._runs.values())
 
-    # --- hearing -------------------------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------------------------
 
     def _on_envelope(self, envelope: Envelope) -> None:
         if self._remote_tools is not None and (participants := self._remote_tools.on_envelope(envelope)):
@@ -309,7 +333,11 @@ class AgentInSpace:
     async def _think(
         self, question: Envelope, before: tuple[tuple[str, str], ...], to: tuple[str, ...]
     ) -> tuple[str, Envelope | None]:
-        """The answer, and the start of what was thought."""
+        """Run the agent for a question.
+
+        Returns:
+            The answer, and the start of the reasoning.
+        """
         text = text_of(question)
         prompt = _prompt(self._me.id, question.sender, text, before)
         if not self._me.may(kinds.START, {}, to=to):
@@ -321,7 +349,7 @@ class AgentInSpace:
         return answer, thought.start
 
     async def _run(self, prompt: str, thought: Thinking | None) -> AgentRunResult[Any]:
-        """The agent's run, over as many turns as others' tools take."""
+        """Run the agent, over as many turns as calls of other participants' tools need."""
         tools: dict[str, RemoteTool] = {}
         if self._remote_tools is not None:
             await self._remote_tools.wait_for_lists(DISCOVERY_SECONDS)
@@ -373,7 +401,11 @@ class AgentInSpace:
         return await self._remote_tools.call(tools[call.tool_name], call, context, to)
 
     async def _request_approval(self, call: ToolCallPart, thought: Thinking | None) -> Envelope | ToolDenied:
-        """Somebody's word about a call of the agent's own: the request that agrees to it, or why not."""
+        """Propose a call of an own tool and wait for the decision.
+
+        Returns:
+            The request that approves it, or why it was denied.
+        """
         id = uuid.uuid4().hex
 
         def is_it(envelope: Envelope) -> bool:
@@ -387,7 +419,7 @@ class AgentInSpace:
                 await self._me.propose(mcp.CALL_TOOL, params, to=to, context=context, id=id)
                 decision = await pending
             finally:
-                # Whoever else hears of the word hears it in the same breath.
+                # Discarded in the next iteration of the loop: other callbacks receive the decision in this one.
                 asyncio.get_running_loop().call_soon(self._pending_approvals.discard, id)
         if decision.kind == kinds.REQUEST:
             return decision
@@ -400,7 +432,7 @@ class AgentInSpace:
     async def _respond_to_approvals(
         self, approval_requests: Mapping[str, Envelope], result: AgentRunResult[Any]
     ) -> None:
-        """To those who agreed to calls: what came of them."""
+        """Send the results of approved calls to those who approved them."""
         for message in result.all_messages() if approval_requests else ():
             for part in message.parts if isinstance(message, ModelRequest) else ():
                 if (
@@ -412,7 +444,7 @@ class AgentInSpace:
 
 
 def _prompt(me: str, sender: str, text: str, before: tuple[tuple[str, str], ...]) -> str:
-    """The question, with what was said before it."""
+    """Build the prompt: the question, after the latest chats."""
     if not before:
         return f"{sender}: {text}"
     lines = "\n".join(f"{name if name != me else f'{name} (you)'}: {words}" for name, words in before)
@@ -432,4 +464,4 @@ async def _log_failure(work: Any) -> None:
     try:
         await work
     except PellucidError as error:
-        log.debug("nobody could be asked for tools: %s", error.info.code)
+        log.debug("lists of tools could not be requested: %s", error.info.code)

@@ -1,9 +1,9 @@
-"""The tools of others in a space, as an agent may be told of them: who has which, and what comes of calling one.
+"""The tools of other participants, as an agent's model sees them: which participant has which, and the calls.
 
-They are asked for (`tools/list`) of those who may answer, once, and of whoever comes later. Whoever leaves takes theirs
-along. Whoever did not answer is a person, as far as can be told: nobody waits for them again, and they are not asked
-again when they come back, unless they were heard answering some request. A tool that this participant may not call is
-proposed instead, and waits for somebody who may.
+Lists are requested (`tools/list`) once from all participants who may answer, and from each one who joins later. The
+tools of a participant who leaves are removed. A participant who does not answer is taken for a person: it is not waited
+for again, and not asked again when it comes back, unless it answers some request. A tool that this participant may not
+call is proposed instead, and waits for a participant who may.
 """
 
 from __future__ import annotations
@@ -27,39 +27,50 @@ from ..client.errors import CallFailed
 from ..client.participant import Participant, result_of
 
 MAX_TOOLS_PER_PARTICIPANT = 64
-"""How many tools of one participant an agent is told of."""
+"""Maximum number of tools of one participant that an agent sees."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class RemoteTool(NamedTuple):
+    """A tool of another participant."""
+
     participant: str
-    """Empty: whoever has it."""
+    """Empty: any participant who has it."""
     remote_name: str
-    """What it is called there."""
+    """Its name at that participant."""
     definition: ToolDefinition
-    """As the model is told."""
+    """Its definition for the model."""
 
 
 class RemoteTools:
-    """`known`: tools that nobody has to be asked about, by who has them (`""`: whoever it is)."""
+    """The tools of all other participants.
+
+    Args:
+        me: The participant.
+        known: Definitions that do not have to be requested, by participant (`""`: any participant).
+    """
 
     def __init__(self, me: Participant, known: Mapping[str, Collection[ToolDefinition]] | None = None) -> None:
         self._me = me
         self._known = known or {}
         self._by_participant: dict[str, dict[str, ToolDefinition]] = {}
         self._awaited_by_request: dict[str, frozenset[str]] = {}
-        """Requests for lists, and of whom an answer is awaited."""
+        """By id of a request for lists: the participants who have to answer."""
         self._unanswered: dict[str, tuple[str, ...]] = {}
-        """Those to which nothing came back yet, and to whom they were."""
+        """Requests without any answer, with their recipients."""
         self._silent: set[str] = set()
-        """Who was asked, and did not answer yet."""
+        """Participants who were asked and have not answered yet."""
         self._responders: set[str] = set()
-        """Who was heard answering a request: whatever they are, they are no people."""
+        """Participants who answered some request, so they are not people."""
         self._changed = asyncio.Event()
 
     def on_envelope(self, envelope: Envelope) -> list[str]:
-        """Ids of participants who are to be asked now."""
+        """Process an envelope.
+
+        Returns:
+            Ids of participants whose lists have to be requested now.
+        """
         if envelope.kind == kinds.PRESENCE:
             participant = str(envelope.payload["participant"]["id"])
             if envelope.payload.get("event") == "leave":
@@ -93,7 +104,7 @@ class RemoteTools:
         return present is not None and may_respond(present.capabilities)
 
     async def request_lists(self, participants: Collection[str] = ()) -> None:
-        """Nobody: everybody who is here, and may answer."""
+        """Request the lists of these participants. Empty: of everyone who is present and may answer."""
         recipients = tuple(participants or (one for one in self._me.participants if self._may_have_tools(one)))
         to = recipients if participants or len(recipients) < len(self._me.participants) else ()
         payload = {"jsonrpc": "2.0", "id": uuid.uuid4().hex, "method": mcp.LIST_TOOLS}
@@ -105,7 +116,7 @@ class RemoteTools:
         await self._me.send(kinds.REQUEST, payload, to=to, id=payload["id"])
 
     async def wait_for_lists(self, timeout_seconds: float) -> None:
-        """Wait until all who were asked have answered or gone, for so long at most."""
+        """Wait until everyone who was asked has answered or left, up to a time-out."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 while any(
@@ -117,7 +128,7 @@ class RemoteTools:
         except TimeoutError:
             self._awaited_by_request = {
                 id: frozenset() for id in self._awaited_by_request
-            }  # people have no tools, and do not say so
+            }  # people have no tools and do not answer
             unanswered, self._unanswered = self._unanswered, {}
             for id, to in unanswered.items():
                 await self._me.give_up(id, to=to)
@@ -126,8 +137,11 @@ class RemoteTools:
         return set().union(*self._awaited_by_request.values())
 
     def tools(self, excluded_names: Collection[str] = ()) -> dict[str, RemoteTool]:
-        """By the name under which the model knows it. A name that is taken (`but`, or by another participant's tool)
-        has its owner's before it."""
+        """Return the callable tools by the name that the model sees.
+
+        A name that is taken (by `excluded_names`, or by another participant's tool) gets its participant's name as a
+        prefix.
+        """
         by_name: dict[str, RemoteTool] = {}
         every = {
             participant: {tool.name: tool for tool in tools} for participant, tools in self._known.items()
@@ -149,8 +163,10 @@ class RemoteTools:
     def _call_recipients(
         self, participant: str, tool: str, arguments: Mapping[str, Any], allow_broadcast: bool = True
     ) -> tuple[str, ...] | None:
-        """To whom a call is addressed; None: it may not be made. It is made before all, so that it can be seen what
-        comes of it, where nobody else would answer."""
+        """Return the recipients of a call; None if it may not be made.
+
+        A call goes to everyone if only one participant could answer, so that others can follow it.
+        """
         is_ambiguous = sum(tool in tools for tools in self._by_participant.values()) > 1
         for to in (
             ((), _recipients_of(participant))
@@ -164,8 +180,20 @@ class RemoteTools:
     async def call(
         self, remote_tool: RemoteTool, call: ToolCallPart, context: str | None, to: tuple[str, ...] = ()
     ) -> Any:
-        """What came of it, as the model is told: text, or what JSON holds. `to`: among whom, if not before all. Raises
-        `PellucidError` for the space's own refusals, and nothing for a tool's."""
+        """Call or propose a tool.
+
+        Args:
+            remote_tool: The tool.
+            call: The model's call.
+            context: Path of the context.
+            to: The recipients, if not everyone.
+
+        Returns:
+            The result for the model: text, or a JSON value. The failure of a tool is a text, too.
+
+        Raises:
+            PellucidError: If the space refuses the call.
+        """
         try:
             arguments = decoded_arguments(call)
         except ValueError as error:
@@ -184,7 +212,10 @@ class RemoteTools:
 
 
 def may_respond(capabilities: Sequence[Any]) -> bool:
-    """Whether somebody who may do this could answer a request. A capability that cannot be read may allow it."""
+    """Check whether a participant with these capabilities could answer a request.
+
+    A capability that cannot be read may allow it.
+    """
     response = Envelope(id="?", ts=0, sender="?", kind=kinds.RESPONSE, payload={"result": {}})
     held = []
     for written in capabilities:
@@ -204,7 +235,7 @@ def _recipients_of(participant: str) -> tuple[str, ...]:
 
 
 def _listed_tools(response: Envelope) -> dict[str, ToolDefinition]:
-    """What the answer to a `tools/list` offers, as far as it can be told to a model."""
+    """Return the tools in a response to `tools/list` that can be offered to a model."""
     try:
         listed = result_of(response)["tools"][:MAX_TOOLS_PER_PARTICIPANT]
     except (CallFailed, KeyError, TypeError):
@@ -224,7 +255,7 @@ def _listed_tools(response: Envelope) -> dict[str, ToolDefinition]:
 
 
 def _as_text(result: Any) -> Any:
-    """An MCP result: its text, where it is text; else as it is."""
+    """Return the text of an MCP result; any other result unchanged."""
     text = mcp.result_text(result)
     if text is None:
         return result

@@ -1,11 +1,11 @@
-"""Tools that a participant has for the others: `tools/list` and `tools/call`, answered in the space.
+"""Tools that a participant offers to others: answers `tools/list` and `tools/call` in the space.
 
     async with Participant(url, token=token) as me, ToolsInSpace(me, [git_diff, run_tests]):
         await asyncio.Future()
 
-A request is answered if it is addressed to this participant alone, or to others too and names one of its tools.
-Replayed ones never are. A tool that fails is an answer that says so, without a word of what it broke on. One for whose
-answer nobody waits any more is stopped.
+A request is answered if it is addressed to this participant alone, or also to others and names one of its tools.
+Replayed requests are never answered. A failed tool is answered with an error that contains nothing of the exception. A
+call whose response is not needed any more is cancelled.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ...tools import AnyTool, ExecutionOptions, FailureCounter, RunContext, Tool
 from ..client.participant import Participant
 
 MAX_CONCURRENT_CALLS = 8
-"""How many calls of one participant's tools run together."""
+"""Maximum number of concurrent calls of one participant's tools."""
 
 _METHOD_NOT_FOUND = -32601
 _INVALID_PARAMS = -32602
 
 
 class ToolsInSpace:
-    """Used as `async with`."""
+    """Offers tools in a space, as `async with`."""
 
     def __init__(
         self,
@@ -44,15 +44,25 @@ class ToolsInSpace:
         deps: Any = None,
         ignore: Callable[[Envelope], bool] | None = None,
     ) -> None:
-        """`tools`: functions, as agents have them. `deps`: what those find in their context. `but`: of which requests
-        somebody else takes care. Raises `RequestError`."""
+        """Create a tool server.
+
+        Args:
+            me: The participant.
+            tools: Functions, as for agents.
+            tool_timeout: Seconds for one call. None: no limit.
+            deps: The dependencies in the tools' context.
+            ignore: Requests that another component handles.
+
+        Raises:
+            RequestError: If a tool is not valid.
+        """
         self._me = me
         self._toolbox = Toolset(tools, ExecutionOptions(timeout=tool_timeout, on_error="tell"))
         self._ignore = ignore
         self._context: RunContext[Any] = RunContext(deps, None)
         self._call_slots = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._tasks: dict[asyncio.Task[None], Envelope] = {}
-        """What is being answered."""
+        """Requests that are being answered."""
         self._subscription: Any = None
 
     async def __aenter__(self) -> ToolsInSpace:

@@ -1,2 +1,4 @@
-"""The far end of a space: a participant's connection, what is on its way over it, and the history over HTTP. Nothing
-here knows a server or a database."""
+"""The client side of a space: a participant's connection, its pending envelopes, and the history over HTTP.
+
+It does not depend on the server or on a database.
+"""

@@ -1,7 +1,6 @@
-"""Somebody's voice and ears in a space: being there, hearing what is said, and saying an envelope. What else one does
-in a space is made of these (`participant`).
+"""The base of `Participant`: joining a space, receiving envelopes, and sending one.
 
-Whom an envelope is for and what it is about, as whoever sends it may write that.
+Everything else is built from these. Also the types of recipients and of answered envelopes, as callers may pass them.
 """
 
 from __future__ import annotations
@@ -25,29 +24,30 @@ from .remote import SpaceReader, parse_address
 from .subscribers import Inbox
 
 To: TypeAlias = str | Sequence[str]
-"""Participants, by id. None: everybody."""
+"""Ids of participants. Empty: everyone."""
 
 Answers: TypeAlias = str | Envelope | Sequence[str | Envelope]
 """Envelopes, or their ids."""
 
 
 def recipients(to: To) -> tuple[str, ...]:
+    """Return the ids of recipients as a tuple."""
     return (to,) if isinstance(to, str) else tuple(to)
 
 
 def ids_of(answers: Answers) -> tuple[str, ...]:
-    """Each once."""
+    """Return the ids, each once."""
     items = (answers,) if isinstance(answers, str | Envelope) else answers
     return tuple(dict.fromkeys(one.id if isinstance(one, Envelope) else one for one in items))
 
 
 def reply_recipients(envelope: Envelope, me: str) -> tuple[str, ...]:
-    """To whom an answer goes: to those who heard what is answered. Nobody: to everybody."""
+    """Return the recipients of an answer: the sender and the other recipients of `envelope`. Empty: everyone."""
     return tuple(one for one in dict.fromkeys((envelope.sender, *envelope.to)) if one != me) if envelope.to else ()
 
 
 class BaseParticipant:
-    """One participant's. Used as `async with`, in one event loop."""
+    """One participant. Used as `async with`, in one event loop."""
 
     def __init__(
         self,
@@ -61,12 +61,23 @@ class BaseParticipant:
         patience: float = 300.0,
         max_frame: int = 64 * 1024 * 1024,
     ) -> None:
-        """`url`: the space's, or the gateway's with `space` beside it. `after_seq`: the last envelope that is known
-        already; what was said since comes as if it were said now. `history`: else, how many of the last envelopes come
-        first, `replayed`. `patience`: seconds for which a broken connection is tried again. `max_frame`: bytes.
-        Raises `RequestError`."""
+        """Create a participant. It joins in `async with`.
+
+        Args:
+            url: The URL of the space, or of the gateway, with `space`.
+            token: The participant's token.
+            space: The name of the space, if the URL does not have it.
+            view: How much of the reasoning is received: `full`, `collapsed` or `main`.
+            after_seq: The last envelope that is known already. Later ones come as if they were new.
+            history: Without `after_seq`: how many of the latest envelopes come first, with `replayed` set.
+            patience: Seconds for which a lost connection is tried again.
+            max_frame: Maximum size of a frame in bytes.
+
+        Raises:
+            RequestError: If an argument is not valid.
+        """
         if not token:
-            raise RequestError("token: it is empty", param="token")
+            raise RequestError("token: must not be empty", param="token")
         self._connection = ParticipantConnection(
             parse_address(url, space),
             token,
@@ -78,10 +89,14 @@ class BaseParticipant:
         )
         self._inbox = self._connection.subscribers.open_inbox()
 
-    # --- being there ---------------------------------------------------------------------------------------------
+    # --- joining -------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Raises `SpaceClosed`: the token is refused, or nobody answers."""
+        """Join the space.
+
+        Raises:
+            SpaceClosed: If the token is refused, or there is no answer.
+        """
         await self._connection.open()
         return self
 
@@ -90,51 +105,61 @@ class BaseParticipant:
 
     @property
     def id(self) -> str:
+        """Id of this participant."""
         return self._connection.roster.me.id
 
     @property
     def space(self) -> str:
+        """Name of the space."""
         return self._connection.address.space
 
     @property
     def capabilities(self) -> tuple[Any, ...]:
-        """What this participant may send, as written."""
+        """Capabilities of this participant, as they are written."""
         return self._connection.roster.me.capabilities
 
     @property
     def participants(self) -> Mapping[str, Present]:
-        """Who else is here, by id."""
+        """The other participants who are present, by id."""
         return self._connection.roster.others
 
     @property
     def head(self) -> int:
-        """The number of the newest envelope that is known of."""
+        """Number of the newest known envelope."""
         return self._connection.deduplicator.head
 
     @property
     def seen(self) -> int:
-        """The number of the last envelope that was received: `after_seq` for whoever comes back later."""
+        """Number of the last received envelope: `after_seq` for a later visit."""
         return self._connection.deduplicator.seen
 
     @property
     def connected(self) -> bool:
+        """Whether there is a connection at the moment."""
         return self._connection.is_connected
 
     @property
     def reader(self) -> SpaceReader:
-        """The space's history, over HTTP."""
+        """The history of the space, over HTTP."""
         return self._connection.reader
 
     @property
     def view(self) -> SpaceView:
+        """The current view."""
         return self._connection.view
 
     async def look(self, view: SpaceView) -> None:
-        """Another view from now on. What was folded away until now stays so."""
+        """Change the view from now on. What was folded away before stays so."""
         await self._connection.set_view(space_view(view))
 
     def may(self, kind: str, payload: Mapping[str, Any] | None = None, *, to: To = ()) -> bool:
-        """Whether the capabilities allow it. The space has the last word."""
+        """Check whether the capabilities allow an envelope. The space decides when it is sent.
+
+        Args:
+            kind: The kind.
+            payload: The payload.
+            to: The recipients. Empty: everyone.
+        """
         envelope = Envelope(id="?", ts=0, sender=self.id, to=recipients(to), kind=kind, payload=dict(payload or {}))
         held = []
         for written in self.capabilities:
@@ -142,13 +167,18 @@ class BaseParticipant:
                 held.append(HeldCapability(read_capability(written), "door"))
         return decide(held, envelope).allowed
 
-    # --- hearing -------------------------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> AsyncIterator[Envelope]:
+        """Iterate over the received envelopes."""
         return self
 
     async def __anext__(self) -> Envelope:
-        """Raises `SpaceClosed` once all that came was read, where the connection is over."""
+        """Return the next received envelope.
+
+        Raises:
+            SpaceClosed: If the connection is over and everything received was read.
+        """
         envelope = await self._inbox.next()
         if envelope is None:
             raise StopAsyncIteration
@@ -156,7 +186,7 @@ class BaseParticipant:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[Inbox]:
-        """One more who reads everything from here on: `await inbox.next()`, None at the end."""
+        """Add a reader that receives everything from here on: `await inbox.next()`, None at the end."""
         inbox = self._connection.subscribers.open_inbox()
         try:
             yield inbox
@@ -164,15 +194,19 @@ class BaseParticipant:
             self._connection.subscribers.close_inbox(inbox)
 
     def subscribe(self, callback: Callable[[Envelope], None]) -> AbstractContextManager[None]:
-        """`hear` is called with every envelope that is not replayed, as it comes. It must not wait, or raise."""
+        """Call `callback` with every envelope that is not replayed, as it arrives. It must not block or raise."""
         return self._connection.subscribers.subscribe(callback)
 
     def awaiting(self, matches: Callable[[Envelope], bool]) -> AbstractAsyncContextManager[asyncio.Future[Envelope]]:
-        """`async with me.awaiting(…) as found: …; await found`: the first envelope that is heard from here on, and is
-        not replayed, of which that is true."""
+        """Wait for the first envelope from here on, not replayed, for which `matches` is true.
+
+        async with me.awaiting(…) as future:
+            …
+            envelope = await future
+        """
         return self._connection.subscribers.awaiting(matches)
 
-    # --- saying --------------------------------------------------------------------------------------------------
+    # --- sending -------------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -184,9 +218,22 @@ class BaseParticipant:
         context: str | None = None,
         id: str | None = None,
     ) -> Envelope:
-        """Say it, and wait until it is stored; the envelope as the space has it, with its `seq`.
+        """Send an envelope and wait until it is stored.
 
-        `answers`: what it correlates to. Raises `Refused`, or `SpaceClosed`.
+        Args:
+            kind: The kind, with slashes or dots.
+            payload: The payload.
+            to: The recipients. Empty: everyone.
+            answers: The envelopes to which it correlates.
+            context: Path of its context. None: the main conversation.
+            id: Its id. None: a new one.
+
+        Returns:
+            The envelope as the space stored it, with its `seq`.
+
+        Raises:
+            Refused: If the space refuses it.
+            SpaceClosed: If there is no connection and there will be none.
         """
         envelope = Envelope(
             id=id or uuid.uuid4().hex,
@@ -201,5 +248,5 @@ class BaseParticipant:
         return await self._connection.send(envelope)
 
     async def say(self, text: str, *, to: To = (), answers: Answers = (), context: str | None = None) -> Envelope:
-        """A chat."""
+        """Send a chat. Arguments, result and errors are those of `send`."""
         return await self.send(kinds.CHAT, {"text": text}, to=to, answers=answers, context=context)

@@ -1,25 +1,23 @@
-"""The connection of a participant, and how it is made again.
+"""The connection of a participant, and its reconnection.
 
-One task hears (`_run`), one for each connection sends. What is heard goes through `Deduplicator`, to the echoes that
-somebody waits for (`Outbox`), to the `Roster`, and then to whoever hears (`Subscribers`). A gap that the space tells of is
-read from the history before anything after it; where that cannot be had, the connection is made anew from before the
-gap.
+One task receives (`_run`); each connection has a task that sends. Received envelopes pass the `Deduplicator`, then the
+echoes that callers wait for (`Outbox`), then the `Roster`, then the `Subscribers`. A gap that the space announces is
+read from the history before anything after it. If that fails, the connection is opened again from before the gap.
 
-Where there is no connection, or it was closed, there may be one later (`Broken`), or there will be none
+When there is no connection, or it was closed, there may be one later (`ConnectionLost`), or there will be none
 (`SpaceClosed`).
 
-What has arrived of a space is each envelope once, in the space's order, whatever the connection did in between
-(`Deduplicator`):
+`Deduplicator` passes each envelope of a space once, in the space's order, across reconnections:
 
-    arrivals.resume           what to ask a connection for: where to go on, or how much of the history
-    arrivals.welcomed(head)   a connection was accepted
-    arrivals.begin_anew(head) … by another space than the one whose numbers these are
-    arrivals.take(envelope)   the envelope as it is to be handed on, or None: it was here before
+    deduplicator.resume           where a connection has to resume, or how much of the history it wants
+    deduplicator.on_welcome(head) a connection was accepted
+    deduplicator.restart(head)    … by another space than the one to which the numbers belong
+    deduplicator.accept(envelope) the envelope to pass on, or None if it was received before
 
-The space sends in its order, and leaves out what this reader is not shown: so numbers may be missing, but none comes
-later than a greater one. What a connection missed the next one is asked for.
+The space sends in its order and leaves out what this viewer may not see. So numbers may be missing, but a smaller one
+never follows a greater one. What a connection missed is requested from the next one.
 
-Who is in a space, as one of them is told (`Roster`): by each welcome, and by who came and left since.
+`Roster` holds who is in the space, from each welcome and from later joins and leaves.
 """
 
 from __future__ import annotations
@@ -48,30 +46,34 @@ from .subscribers import Subscribers
 
 
 class ResumePoint(NamedTuple):
+    """Where a new connection begins."""
+
     after_seq: int | None
     history: int | None
 
 
 class Deduplicator:
-    """Of one participant."""
+    """Passes each envelope once. For one participant."""
 
     def __init__(self, after_seq: int | None = None, history: int = 0) -> None:
         self.seen = after_seq or 0
-        """The number of the last that was taken."""
+        """Number of the last envelope that was passed."""
         self.head = self.seen
-        """The number of the newest that is known of."""
+        """Number of the newest known envelope."""
         self.joined_at_seq: int | None = 0 if after_seq is not None else None
-        """Where the space stood when this participant came: what is not newer is replayed. None: it was not said."""
+        """Head of the space when this participant joined: older envelopes are replayed. None: not known."""
         self._history = history if after_seq is None else 0
         self._has_position = after_seq is not None
 
     @property
     def resume(self) -> ResumePoint:
+        """Where a new connection has to begin."""
         if self._has_position or self.seen:
             return ResumePoint(self.seen, None)
         return ResumePoint(None, self._history or None)
 
     def on_welcome(self, head: int | None) -> None:
+        """Record the head of the space at a welcome."""
         if head is None:
             return
         self.head = max(self.head, head)
@@ -81,10 +83,11 @@ class Deduplicator:
                 self.seen, self._has_position = max(self.seen, head), True
 
     def restart(self, head: int) -> None:
-        """The numbers until now were another space's. All that there is, is past."""
+        """Begin again with another space: everything that it holds is past."""
         self.seen, self.head, self.joined_at_seq, self._has_position = 0, head, head, True
 
     def accept(self, envelope: Envelope) -> Envelope | None:
+        """Return the envelope to pass on, with `replayed` set; None if it was received before."""
         seq = envelope.seq
         if not seq:
             return envelope
@@ -94,7 +97,7 @@ class Deduplicator:
         self.head = max(self.head, seq)
         if self.joined_at_seq is None or envelope.replayed == (seq <= self.joined_at_seq):
             return envelope
-        # Asked for again after a cut, the history holds what is new, and what was missed holds history.
+        # After a reconnection, the requested history may hold new envelopes, and the missed ones may hold history.
         return structs.replace(envelope, replayed=seq <= self.joined_at_seq)
 
 
@@ -103,24 +106,29 @@ MAX_QUEUED_FRAMES = 64
 """Frames that are read ahead."""
 
 _PERMANENT_CLOSES = {
-    close_codes.POLICY_VIOLATION: "the space closed the connection for breaking its rules",
-    close_codes.INVALID_JOIN: "the space does not understand how this participant came in",
+    close_codes.POLICY_VIOLATION: "the space closed the connection because its rules were broken",
+    close_codes.INVALID_JOIN: "the space does not accept how this participant joined",
     close_codes.UNAUTHORIZED: "the space does not know this token",
     close_codes.FORBIDDEN: "this participant may not be in the space",
     close_codes.SPACE_NOT_FOUND: "there is no such space",
 }
 _TRANSIENT_STATUSES = frozenset({408, 421, 425, 429})
-"""Statuses below 500 that say "not now"."""
+"""HTTP statuses below 500 that mean "not now"."""
 
 
 class ConnectionLost(Exception):
-    """There is no connection, and there may be one later."""
+    """There is no connection, but there may be one later."""
 
 
 async def connect_socket(
     address: Address, token: str, *, view: SpaceView, resume: ResumePoint, max_frame: int
 ) -> ClientConnection:
-    """Raises `Broken`, `SpaceClosed`."""
+    """Open the WebSocket of a space.
+
+    Raises:
+        ConnectionLost: If it failed and may succeed later.
+        SpaceClosed: If it will not succeed.
+    """
     url = address.socket(view=view, after_seq=resume.after_seq, history=resume.history)
     try:
         return await connect(
@@ -137,7 +145,7 @@ async def connect_socket(
     except InvalidURI as error:
         raise SpaceClosed(str(error), kind="invalid_request", code="invalid_url") from None
     except (InvalidHandshake, OSError, TimeoutError, EOFError) as error:
-        raise ConnectionLost(f"nobody answers ({type(error).__name__})") from None
+        raise ConnectionLost(f"no answer ({type(error).__name__})") from None
 
 
 def _handshake_error(address: Address, error: InvalidStatus) -> Exception:
@@ -146,14 +154,19 @@ def _handshake_error(address: Address, error: InvalidStatus) -> Exception:
     if status >= 500 or status in _TRANSIENT_STATUSES:
         return ConnectionLost(f"it answers with {status}: {info.message}")
     return SpaceClosed(
-        f"{address.socket()} does not let this participant in: {info.message}",
+        f"{address.socket()} does not admit this participant: {info.message}",
         kind=info.kind,
         code=info.code or "not_let_in",
     )
 
 
 def permanent_close_error(code: int | None, reason: str) -> SpaceClosed | None:
-    """What a connection that the space closed with this code means, where nobody is to come back. `why`: its words."""
+    """Return the error for a close code after which reconnecting has no use; None for other codes.
+
+    Args:
+        code: The close code.
+        reason: The reason that the space gave.
+    """
     if code not in _PERMANENT_CLOSES:
         return None
     return SpaceClosed(
@@ -162,23 +175,27 @@ def permanent_close_error(code: int | None, reason: str) -> SpaceClosed | None:
 
 
 class Roster:
-    """`me` is this participant with what it may; `others` are the rest, by id."""
+    """Who is in the space. `me` is this participant with its capabilities; `others` are the rest, by id."""
 
     def __init__(self) -> None:
         self.me = Present("")
         self.others: dict[str, Present] = {}
         self.head = 0
-        """Where the space stood at the last welcome: up to there it is known who is here."""
+        """Head of the space at the last welcome. Presence up to there is included in it."""
 
     def on_welcome(self, welcome: Envelope, head: int) -> None:
-        """Raises `msgspec.ValidationError` for what is none."""
+        """Read the participants from a welcome.
+
+        Raises:
+            msgspec.ValidationError: If it is not a valid welcome.
+        """
         payload = msgspec.convert(welcome.payload, Welcome)
         self.me = payload.you
         self.others = {one.id: one for one in payload.participants if one.id != payload.you.id}
         self.head = head
 
     def on_envelope(self, envelope: Envelope) -> None:
-        """Somebody may have come or left."""
+        """Apply a join or leave."""
         if envelope.kind != kinds.PRESENCE or envelope.seq <= self.head:
             return
         presence = msgspec.convert(envelope.payload, Presence)
@@ -197,6 +214,18 @@ _PERMANENT_KINDS = frozenset({"unauthorized", "forbidden", "not_found", "invalid
 
 
 class ParticipantConnection:
+    """The connection of one participant, which reconnects.
+
+    Args:
+        address: Where the space is.
+        token: The participant's token.
+        view: The participant's view.
+        after_seq: The last envelope that the participant has.
+        history: Without `after_seq`: how many of the latest envelopes come first.
+        patience: Seconds for which a lost connection is tried again.
+        max_frame: Maximum size of a frame in bytes.
+    """
+
     def __init__(
         self,
         address: Address,
@@ -221,18 +250,23 @@ class ParticipantConnection:
         self._socket: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._first_welcome: asyncio.Future[None] | None = None
-        """Done once the first welcome came, or it is known that none will."""
+        """Done when the first welcome arrived, or when it is known that none will."""
         self._early_error: str | None = None
-        """What was told before a connection was closed instead of a welcome."""
+        """Message of an error that came instead of a welcome."""
         self._kicked: Kicked | None = None
         self._end_error: Exception | None = None
         self._is_leaving = False
 
-    # --- from outside --------------------------------------------------------------------------------------------
+    # --- interface -----------------------------------------------------------------------------------------------
 
     async def open(self) -> None:
+        """Connect, and wait for the first welcome.
+
+        Raises:
+            SpaceClosed: If it fails.
+        """
         if self._task is not None:
-            raise RuntimeError("a Participant is used once; make another one")
+            raise RuntimeError("a Participant can be used once; create another one")
         self._first_welcome = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run())
         try:
@@ -242,6 +276,7 @@ class ParticipantConnection:
             raise
 
     async def close(self) -> None:
+        """Leave the space and release everything."""
         self._is_leaving = True
         if self._task is not None:
             self._task.cancel()
@@ -254,12 +289,19 @@ class ParticipantConnection:
         return self._socket is not None
 
     async def set_view(self, view: SpaceView) -> None:
+        """Reconnect with another view."""
         if view != self.view:
             self.view = view
             if self._socket is not None:
-                await self._socket.close()  # and it is made again, with the new view, from where it stood
+                await self._socket.close()  # the reconnection uses the new view and resumes
 
     async def send(self, envelope: Envelope) -> Envelope:
+        """Send an envelope and wait for its echo.
+
+        Raises:
+            Refused: If the space refuses it.
+            SpaceClosed: If there is no connection and there will be none.
+        """
         if self._end_error is not None:
             raise self._end_error
         if self._task is None or self._is_leaving:
@@ -277,13 +319,17 @@ class ParticipantConnection:
         try:
             failure = await self._keep_connected()
         except Exception as error:
-            log.error("a participant's connection broke on a fault of our own: %s", error_location(error))
+            log.error("a participant's connection failed because of a fault of its own: %s", error_location(error))
             failure = error
         finally:
             self._end(failure)
 
     async def _keep_connected(self) -> Exception:
-        """Until there is no more to be done; why."""
+        """Connect again and again, until there is no use in it.
+
+        Returns:
+            Why it ended.
+        """
         loop = asyncio.get_running_loop()
         pause, since = FIRST_PAUSE_SECONDS, loop.time()
         while True:
@@ -300,16 +346,21 @@ class ParticipantConnection:
                     return SpaceClosed(f"{self.address.socket()}: {error}", code="unreachable")
                 if loop.time() - since > self._patience_seconds:
                     return SpaceClosed(
-                        f"the connection to {self.address.socket()} was lost, and {self._patience_seconds:g} s were not enough "
-                        f"to make it again: {error}",
+                        f"the connection to {self.address.socket()} was lost, and could not be opened again within "
+                        f"{self._patience_seconds:g} s: {error}",
                         code="lost",
                     )
-            # Many lose their connection at once when a server goes, and should not come back at once.
+            # When a server stops, many lose their connection at the same time; they should not all come back together.
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _run_session(self) -> None:
-        """One connection, to its end. Raises `Broken`: there was none; `SpaceClosed`: there will be none."""
+        """Run one connection to its end.
+
+        Raises:
+            ConnectionLost: If it was not accepted.
+            SpaceClosed: If there will be no further one.
+        """
         socket = await connect_socket(
             self.address, self._token, view=self.view, resume=self.deduplicator.resume, max_frame=self._max_frame
         )
@@ -320,7 +371,7 @@ class ParticipantConnection:
                     while not self._on_first_frame(await socket.recv()):
                         pass
             except TimeoutError:
-                raise ConnectionLost("no welcome came") from None
+                raise ConnectionLost("no welcome arrived") from None
             self._socket = socket
             self._outbox.resend_all()
             sender = asyncio.create_task(self._send_all(socket))
@@ -329,7 +380,7 @@ class ParticipantConnection:
         except ConnectionClosed:
             pass
         except PellucidError as error:
-            log.debug("a gap could not be read, the connection is made again: %s", error.info.code)
+            log.debug("a gap could not be read, the connection is opened again: %s", error.info.code)
         finally:
             was_welcomed, self._socket = self._socket is not None, None
             if sender is not None:
@@ -341,7 +392,11 @@ class ParticipantConnection:
             raise ConnectionLost("it was closed before the welcome")
 
     def _on_close(self, code: int | None, reason: str) -> None:
-        """Raises where it is for good."""
+        """Handle the end of a connection.
+
+        Raises:
+            SpaceClosed: If there will be no further one.
+        """
         if self._kicked is not None:
             raise self._kicked
         if code == close_codes.MESSAGE_TOO_BIG:
@@ -354,10 +409,14 @@ class ParticipantConnection:
             while True:
                 await socket.send((await self._outbox.next()).data, text=True)
 
-    # --- hearing -------------------------------------------------------------------------------------------------
+    # --- receiving -----------------------------------------------------------------------------------------------
 
     def _on_first_frame(self, data: str | bytes) -> bool:
-        """Whether it is the welcome, with which a connection begins."""
+        """Process a frame before the welcome.
+
+        Returns:
+            Whether it is the welcome.
+        """
         envelope = self._read(data)
         if envelope is None:
             return False
@@ -375,7 +434,7 @@ class ParticipantConnection:
         head = head if isinstance(head, int) and not isinstance(head, bool) else None
         self.roster.on_welcome(envelope, head or 0)
         if envelope.payload.get("unknown_after_seq") is not None:
-            log.warning("the space %s is not the one that was left: it begins anew", self.address.space)
+            log.warning("the space %s is not the same as before: it is read from its beginning", self.address.space)
             self.deduplicator.restart(head or 0)
             self.subscribers.publish(envelope)
         else:
@@ -395,7 +454,7 @@ class ParticipantConnection:
         if envelope is None:
             return
         if envelope.kind == kinds.WELCOME:
-            self._on_welcome(envelope)  # what this participant may has changed
+            self._on_welcome(envelope)  # this participant's rights have changed
         elif envelope.kind == kinds.GAP:
             await self._fill_gap(envelope.payload)
         elif envelope.kind == kinds.ERROR and not envelope.seq:
@@ -407,14 +466,20 @@ class ParticipantConnection:
             self._accept(envelope)
 
     def _may_be_ahead(self, envelope: Envelope) -> bool:
-        """Whether an echo may be the answer to the same envelope sent again, which comes at once, before what was said
-        in the meantime."""
+        """Check whether an echo may come before envelopes that are missing here.
+
+        The space answers a repeated envelope at once, before what was written in the meantime.
+        """
         seen = self.deduplicator.seen
         send_count = self._outbox.acknowledge(envelope)
         return envelope.seq > seen + 1 and (send_count > 1 or (send_count == 1 and seen < self.roster.head))
 
     async def _fill_gap(self, payload: dict[str, Any]) -> None:
-        """Read what was left out. Raises `PellucidError`."""
+        """Read what was left out from the history.
+
+        Raises:
+            PellucidError: If the history cannot be read.
+        """
         after, before = payload.get("after_seq"), payload.get("before_seq")
         if not isinstance(before, int):
             return
@@ -431,7 +496,7 @@ class ParticipantConnection:
 
     def _accept(self, envelope: Envelope) -> None:
         if envelope.sender == self.roster.me.id:
-            self._outbox.acknowledge(envelope)  # out of the history, it may be the first that is heard of it
+            self._outbox.acknowledge(envelope)  # from the history, it may be the first echo
         new = self.deduplicator.accept(envelope)
         if new is None:
             return
@@ -442,7 +507,11 @@ class ParticipantConnection:
         self.subscribers.publish(new)
 
     async def _fetch_missed(self, after: int, before: int) -> tuple[list[Envelope], int]:
-        """For an inbox that was full. Raises `PellucidError` where it cannot be had."""
+        """Read what a full inbox left out.
+
+        Raises:
+            PellucidError: If the history cannot be read within the patience.
+        """
         loop = asyncio.get_running_loop()
         since, pause = loop.time(), FIRST_PAUSE_SECONDS
         while True:

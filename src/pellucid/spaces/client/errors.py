@@ -1,4 +1,4 @@
-"""What can go wrong for one who is in a space, or wants to be."""
+"""Errors of a participant."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from ...errors import ErrorInfo, ErrorKind, PellucidError
 
 
 class Refused(PellucidError):
-    """The space did not take an envelope. Nothing of it is stored, and nobody else heard of it.
+    """The space refused an envelope. Nothing of it is stored, and no other participant received it.
 
-    `id` and `kind` are the envelope's; `info.code` is the finest name of the reason.
+    Attributes:
+        id: Id of the envelope.
+        kind: Its kind.
+        info: The error. `info.code` is its most specific code.
     """
 
     def __init__(self, info: ErrorInfo, id: str, kind: str) -> None:
@@ -20,19 +23,26 @@ class Refused(PellucidError):
 
 
 class SpaceClosed(PellucidError):
-    """There is no connection to the space, and there will be none: the token is refused, the space is gone, it closed
-    for good, or nobody answered for too long."""
+    """There is no connection to the space, and there will be none.
+
+    The token is refused, the space is deleted or closed for good, or there was no answer for too long.
+    """
 
     def __init__(self, message: str, *, kind: ErrorKind = "unavailable", code: str = "space_closed") -> None:
         super().__init__(ErrorInfo(kind, message, code=code))
 
 
 class Kicked(SpaceClosed):
-    """Somebody put this participant out. `reason` is theirs."""
+    """Another participant removed this one from the space.
+
+    Attributes:
+        by: Id of the participant who did.
+        reason: The reason that it gave.
+    """
 
     def __init__(self, by: str, reason: str | None) -> None:
         super().__init__(
-            f"{by!r} put this participant out of the space" + (f": {reason}" if reason else ""),
+            f"{by!r} removed this participant from the space" + (f": {reason}" if reason else ""),
             kind="forbidden",
             code="kicked",
         )
@@ -41,7 +51,13 @@ class Kicked(SpaceClosed):
 
 
 class Cancelled(PellucidError):
-    """Raised inside a reasoning that somebody else ended: `by` whom, and the `reason` they gave."""
+    """Raised inside a reasoning that another participant ended.
+
+    Attributes:
+        path: Path of the context.
+        by: Id of the participant who ended it.
+        reason: The reason that it gave.
+    """
 
     def __init__(self, path: str, by: str, reason: str | None) -> None:
         super().__init__(
@@ -57,7 +73,11 @@ class Cancelled(PellucidError):
 
 
 class CallFailed(PellucidError):
-    """A tool of somebody else failed, or its call was rejected. `error` is what they say of it, as JSON."""
+    """A tool of another participant failed, or its call was rejected.
+
+    Attributes:
+        error: The error that came back, as JSON.
+    """
 
     def __init__(self, message: str, error: Any = None, *, code: str = "call_failed") -> None:
         super().__init__(ErrorInfo("model_error", message, code=code))

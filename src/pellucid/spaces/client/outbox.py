@@ -1,8 +1,10 @@
-"""What was said and not yet heard back. Until its echo comes, an envelope stays here, and goes out again over each new
-connection, byte for byte: a space takes the same twice as once.
+"""Envelopes that were sent and have no echo yet.
 
-At most `MAX_IN_FLIGHT` are on their way at once, and fewer where the space says that they come too fast: half as many
-each time, and one more for as many as it takes at once.
+An envelope stays here until its echo arrives. It is sent again over each new connection, byte for byte, because a space
+accepts the same envelope only once.
+
+At most `MAX_IN_FLIGHT` envelopes are in flight at once. When the space reports that they come too fast, the limit is
+halved. It grows by one for each full set of echoes.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ MAX_IN_FLIGHT = 64
 
 
 class SentEnvelope:
-    """One envelope on its way."""
+    """One envelope in flight."""
 
     __slots__ = ("created_at", "data", "echo", "id", "kind", "send_count")
 
@@ -41,20 +43,25 @@ class SentEnvelope:
 
 
 class Outbox:
-    """Of one participant. `patience`: seconds for which what is refused for coming too fast is tried again."""
+    """The pending envelopes of one participant.
+
+    Args:
+        patience: Seconds for which an envelope is tried again that was refused because of the rate limit.
+    """
 
     def __init__(self, patience: float) -> None:
         self._unacknowledged: dict[str, SentEnvelope] = {}
         self._queue: deque[SentEnvelope] = deque()
         self._wakeup = asyncio.Event()
         self._hold_until = 0.0
-        """Until when nothing may be sent."""
+        """Time before which nothing may be sent."""
         self._patience_seconds = patience
         self._in_flight: set[str] = set()
-        """What was sent over this connection, and has no echo."""
+        """Ids that were sent over this connection and have no echo."""
         self._max_in_flight = float(MAX_IN_FLIGHT)
 
     def add(self, envelope: Envelope) -> SentEnvelope:
+        """Queue an envelope."""
         sent = SentEnvelope(envelope, asyncio.get_running_loop().time())
         self._unacknowledged[sent.id] = sent
         self._queue.append(sent)
@@ -62,7 +69,7 @@ class Outbox:
         return sent
 
     def drop(self, sent: SentEnvelope) -> None:
-        """Nobody waits for it any more."""
+        """Stop waiting for an echo."""
         if self._unacknowledged.get(sent.id) is sent:
             del self._unacknowledged[sent.id]
             self._remove_in_flight(sent.id)
@@ -72,13 +79,13 @@ class Outbox:
         self._wakeup.set()
 
     def resend_all(self) -> None:
-        """A new connection: everything that was not echoed goes out, in its order."""
+        """Queue everything without an echo again, in its order, for a new connection."""
         self._queue = deque(self._unacknowledged.values())
         self._in_flight.clear()
         self._wakeup.set()
 
     async def next(self) -> SentEnvelope:
-        """What is to be sent next, when it may be."""
+        """Wait for the next envelope that may be sent."""
         loop = asyncio.get_running_loop()
         while True:
             if not self._queue or len(self._in_flight) >= self._max_in_flight:
@@ -94,7 +101,11 @@ class Outbox:
                     return sent
 
     def acknowledge(self, envelope: Envelope) -> int:
-        """An envelope of this participant's was heard. How often it was sent, as far as somebody waits for it."""
+        """Record the echo of an envelope.
+
+        Returns:
+            How often it was sent; 0 if no caller waits for it.
+        """
         sent = self._unacknowledged.pop(envelope.id, None)
         if sent is None:
             return 0
@@ -105,7 +116,11 @@ class Outbox:
         return sent.send_count
 
     def handle_error(self, error: Envelope) -> bool:
-        """Whether the error is about something that waits here."""
+        """Apply an error of the space.
+
+        Returns:
+            Whether it is about an envelope that waits here.
+        """
         payload = error.payload
         affected = [sent for id in error.correlation_id if (sent := self._unacknowledged.get(id)) is not None]
         if payload.get("code") == RATE_LIMITED:
@@ -116,15 +131,15 @@ class Outbox:
         return bool(affected)
 
     def fail_largest(self, reason: str) -> None:
-        """The connection was closed over the size of a frame: it was the largest one's."""
+        """Fail the largest envelope, because the connection was closed over the size of a frame."""
         if self._unacknowledged:
             largest = max(self._unacknowledged.values(), key=lambda sent: len(sent.data))
             self._refuse(
-                largest, ErrorInfo("too_large", f"the space takes no frame of {len(largest.data)} bytes: {reason}")
+                largest, ErrorInfo("too_large", f"the space accepts no frame of {len(largest.data)} bytes: {reason}")
             )
 
     def fail_all(self, error: Exception) -> None:
-        """None of it will be echoed."""
+        """Fail everything that waits."""
         for sent in self._unacknowledged.values():
             if not sent.echo.done():
                 sent.echo.set_exception(error)
@@ -139,7 +154,7 @@ class Outbox:
                 self._refuse(sent, _to_error_info(error.payload))
         self._hold_until = max(self._hold_until, now + pause)
         self._max_in_flight = max(1.0, self._max_in_flight / 2)
-        # Not all that is refused is told of one by one: what has no echo by then goes again, in its order.
+        # Not every refusal has an error of its own. What has no echo by then is sent again, in its order.
         self.resend_all()
 
     def _refuse(self, sent: SentEnvelope, info: ErrorInfo) -> None:
@@ -152,12 +167,12 @@ class Outbox:
 def _encode_frame(envelope: Envelope) -> bytes:
     try:
         return encode(envelope, "mew/v0.4")
-    except UnicodeEncodeError:  # models write half an emoji now and then
+    except UnicodeEncodeError:  # models sometimes write half an emoji
         return encode(json_safe(envelope), "mew/v0.4")
 
 
 def _to_error_info(payload: dict[str, Any]) -> ErrorInfo:
-    """An error as the space tells it (see `envelopes.said`)."""
+    """Convert an error of the space (see `envelopes.gateway_messages`)."""
     error_code, code = msgspec.convert(payload, Failure, strict=False).error, payload.get("code")
     kind: ErrorKind = next(
         (one for one in ERROR_KINDS if one == error_code),

@@ -1,4 +1,4 @@
-"""Somebody in a space, from outside: `async with Participant(url, token=…) as me`.
+"""A client of a space: `async with Participant(url, token=…) as me`.
 
     async with Participant("ws://host:8080/spaces/review/ws", token=token) as me:
         question = await me.say("Should we deploy this?")
@@ -7,15 +7,15 @@
 
 The rules:
 
-* What `send` gave back is stored: its echo was heard. What was not echoed before a connection broke is sent again with
-  its id, and a space takes an envelope once.
-* `async for` gives every envelope that this participant is shown, in the space's order, once, its own too. Those that
-  were said before it came are `replayed`: to be looked at, never to be acted on.
-* A space that was deleted and made anew is another one: where it can be told (it holds less than was seen), its
-  `system/welcome` comes in between, once, and all that there is follows, `replayed`.
-* Whoever does not read gets what it left out of the history later: nothing grows without bound, and nothing is lost.
-* A connection that breaks is made again, from where it broke, within `patience` seconds. Where it will not be (a token
-  that is refused, a participant who was put out), everything that waits raises `SpaceClosed`.
+* An envelope that `send` returns is stored: its echo was received. An envelope without an echo is sent again after a
+  reconnection, with the same id. A space accepts an envelope once.
+* `async for` yields every envelope that this participant may see, in the space's order, once, its own too. Those from
+  before it joined are `replayed`: they must not be acted on.
+* A space that was deleted and created again is another space. If that can be detected (it holds fewer envelopes than
+  were seen), its `system/welcome` is yielded once, and everything that it holds follows, `replayed`.
+* A reader that falls behind gets what it missed from the history. So memory is bounded, and nothing is lost.
+* A lost connection is opened again where it stopped, for up to `patience` seconds. If that has no use (the token is
+  refused, the participant was removed), everything that waits raises `SpaceClosed`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from .base_participant import Answers, BaseParticipant, To, recipients, reply_re
 from .errors import CallFailed, Cancelled
 
 CANCEL_TIMEOUT_SECONDS = 5.0
-"""How long a block that raised waits for its cancel to be stored."""
+"""How long a block that raised waits until its cancel is stored."""
 
 
 class Participant(BaseParticipant):
-    """One participant. Used as `async with`, in one event loop."""
+    """One participant of a space. Used as `async with`, in one event loop."""
 
     # --- reasoning -----------------------------------------------------------------------------------------------
 
@@ -53,20 +53,33 @@ class Participant(BaseParticipant):
         references: Sequence[str] = (),
         **more: Any,
     ) -> Thinking:
-        """A context of one's own to think in: `async with me.reasoning("…", answers=question) as thought`.
+        """Return a context of reasoning: `async with me.reasoning("…", answers=question) as thought`.
 
-        `context`: the one it is nested in. `more` goes into the start's payload: `goal`, `approach`, `template`,
-        `metadata` …
+        Args:
+            message: The text of its start.
+            answers: The envelopes for which it is started.
+            to: The recipients of everything in it. Empty: everyone.
+            context: Path of the context in which it is nested.
+            references: Ids of messages on which it builds.
+            more: Further fields of the start's payload: `goal`, `approach`, `template`, `metadata` …
         """
         fields = {"message": message, "references": list(references) or None, **more}
         payload = {name: value for name, value in fields.items() if value is not None}
         return Thinking(self, payload, answers=answers, to=recipients(to), parent=context)
 
     async def cancel(self, context: str, reason: str | None = None) -> Envelope:
-        """End somebody's reasoning: `context` is its path, as its envelopes say it."""
+        """End a reasoning, also another participant's.
+
+        Args:
+            context: Its path, as its envelopes have it.
+            reason: The reason.
+
+        Returns:
+            The stored envelope.
+        """
         return await self.send(kinds.CANCEL, {"reason": reason} if reason else {}, context=context)
 
-    # --- acting --------------------------------------------------------------------------------------------------
+    # --- requests and proposals ----------------------------------------------------------------------------------
 
     async def request(
         self,
@@ -78,11 +91,25 @@ class Participant(BaseParticipant):
         answers: Answers = (),
         context: str | None = None,
     ) -> Envelope:
-        """An MCP request, and the response to it.
+        """Send an MCP request and wait for its response.
 
-        `of`: whose response counts; otherwise anybody's to whom it is addressed. `answers`: the proposal that this
-        fulfils. It waits as long as it takes: `async with asyncio.timeout(…)` bounds it, and whoever stops waiting
-        says so (`give_up`). Raises `Refused`, or `SpaceClosed`.
+        It waits without a limit; `async with asyncio.timeout(…)` sets one. A caller that stops waiting notifies the
+        space (`give_up`).
+
+        Args:
+            method: The MCP method.
+            params: Its parameters.
+            to: The recipients. Empty: everyone.
+            of: Whose response counts. Empty: that of any recipient.
+            answers: The proposal that it fulfils.
+            context: Path of its context.
+
+        Returns:
+            The response.
+
+        Raises:
+            Refused: If the space refuses the request.
+            SpaceClosed: If there is no connection and there will be none.
         """
         id, targets = uuid.uuid4().hex, recipients(to)
         payload = {"jsonrpc": "2.0", "id": id, "method": method, "params": dict(params or {})}
@@ -106,8 +133,15 @@ class Participant(BaseParticipant):
                 raise
 
     async def give_up(self, request: str, *, to: To = (), context: str | None = None) -> None:
-        """Say that nobody waits any more for the answer to a request of one's own, by its id: as MCP has it. Where that
-        may not be said, or the connection is broken, it is not."""
+        """Announce that the response to an own request is not needed any more, in MCP's way.
+
+        Nothing is sent if it is not allowed or there is no connection.
+
+        Args:
+            request: Id of the request.
+            to: The recipients of the request.
+            context: Path of its context.
+        """
         payload = {"jsonrpc": "2.0", "method": mcp.CANCELLED, "params": {"requestId": request}}
         if self.connected and self.may(kinds.REQUEST, payload, to=to):
             await self.send(kinds.REQUEST, payload, to=to, answers=request, context=context)
@@ -122,14 +156,29 @@ class Participant(BaseParticipant):
         answers: Answers = (),
         context: str | None = None,
     ) -> Any:
-        """Call somebody's tool; the `result` of the response. Raises `CallFailed` too."""
+        """Call a tool of another participant. Arguments are those of `request`.
+
+        Returns:
+            The `result` of the response.
+
+        Raises:
+            CallFailed: If the response is an error.
+            Refused: If the space refuses the request.
+            SpaceClosed: If there is no connection and there will be none.
+        """
         params = mcp.call_params(tool, arguments)
         return result_of(await self.request(mcp.CALL_TOOL, params, to=to, of=of, answers=answers, context=context))
 
     async def respond(
         self, request: Envelope, result: Any = None, *, error: Mapping[str, Any] | None = None
     ) -> Envelope:
-        """Answer an MCP request, among those who heard it: with a result, or an error (`code`, `message`)."""
+        """Respond to an MCP request, to its sender and its other recipients.
+
+        Args:
+            request: The request.
+            result: The result.
+            error: An error (`code`, `message`) instead of a result.
+        """
         payload: dict[str, Any] = {"jsonrpc": "2.0", "id": request.payload.get("id", request.id)}
         payload |= {"result": result} if error is None else {"error": dict(error)}
         to = reply_recipients(request, self.id)
@@ -145,12 +194,29 @@ class Participant(BaseParticipant):
         context: str | None = None,
         id: str | None = None,
     ) -> Envelope:
-        """Say what should be done, for somebody who may do it."""
+        """Propose an MCP request for another participant to make.
+
+        Args:
+            method: The MCP method.
+            params: Its parameters.
+            to: Who may fulfil or reject it. Empty: everyone.
+            answers: The envelopes to which it correlates.
+            context: Path of its context.
+            id: Its id. None: a new one.
+
+        Returns:
+            The stored proposal.
+        """
         payload = {"method": method, "params": dict(params or {})}
         return await self.send(kinds.PROPOSAL, payload, to=to, answers=answers, context=context, id=id)
 
     async def fulfil(self, proposal: Envelope, *, to: To = ()) -> Envelope:
-        """Do what was proposed, before its proposer; the response. `to`: by whose tool."""
+        """Make the request that was proposed, visible to its proposer, and return the response.
+
+        Args:
+            proposal: The proposal.
+            to: Whose tool is called. Empty: anyone's.
+        """
         params = proposal.payload.get("params")
         targets = recipients(to)
         return await self.request(
@@ -163,9 +229,11 @@ class Participant(BaseParticipant):
         )
 
     async def reject(self, proposal: Answers, reason: str | None = None) -> Envelope:
+        """Reject a proposal."""
         return await self.send(kinds.REJECT, {"reason": reason} if reason else {}, answers=proposal)
 
     async def withdraw(self, proposal: Answers, reason: str | None = None) -> Envelope:
+        """Withdraw an own proposal."""
         return await self.send(kinds.WITHDRAW, {"reason": reason} if reason else {}, answers=proposal)
 
     async def proposed_call(
@@ -176,8 +244,13 @@ class Participant(BaseParticipant):
         to: To = (),
         context: str | None = None,
     ) -> Any:
-        """Propose the call of a tool, wait until somebody makes it, and give the result. Whoever stops waiting
-        withdraws it. Raises `CallFailed`: it was rejected, or it failed."""
+        """Propose a tool call, wait until another participant makes it, and return the result.
+
+        A caller that stops waiting withdraws the proposal. Arguments are those of `request`.
+
+        Raises:
+            CallFailed: If it was rejected or failed.
+        """
         id = uuid.uuid4().hex
         request_ids: set[str] = set()
 
@@ -204,7 +277,11 @@ class Participant(BaseParticipant):
 
 
 def result_of(response: Envelope) -> Any:
-    """The result in an MCP response. Raises `CallFailed`."""
+    """Return the result in an MCP response.
+
+    Raises:
+        CallFailed: If the response is an error.
+    """
     error = response.payload.get("error")
     if error is not None:
         detail = error.get("message") if isinstance(error, dict) else error
@@ -214,8 +291,9 @@ def result_of(response: Envelope) -> Any:
 
 
 class Thinking:
-    """A context of reasoning, as the one who reasons holds it. Made by `Participant.reasoning`, or `reasoning` of
-    another one, which nests it.
+    """A context of reasoning, as its owner uses it.
+
+    `Participant.reasoning` returns it; its own `reasoning` nests another one.
 
         async with me.reasoning("Checking security …", answers=question) as thought:
             await thought("Auth changes need careful review.")
@@ -225,8 +303,8 @@ class Thinking:
                 …
             await thought.conclude("The risk is too high", confidence=0.9)
 
-    It opens with the block and ends with it: concluded, with or without words; cancelled, if the block raises. When
-    somebody else ends it, `Cancelled` is raised inside, wherever the block waits.
+    It opens with the block and ends with it: concluded, with or without text; cancelled if the block raises. If another
+    participant ends it, `Cancelled` is raised inside the block, wherever it waits.
     """
 
     def __init__(
@@ -239,7 +317,7 @@ class Thinking:
         self._parent = parent
         self._start: Envelope | None = None
         self._has_ended = False
-        """By us."""
+        """Ended by us."""
         self._cancelled: Cancelled | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancel_requests = 0
@@ -247,17 +325,17 @@ class Thinking:
 
     @property
     def start(self) -> Envelope:
-        """What opened it: answers correlate to it."""
+        """The envelope that opened it. Answers correlate to it."""
         if self._start is None:
             raise RuntimeError("this reasoning has not begun: use it in `async with`")
         return self._start
 
     @property
     def path(self) -> str:
-        """The context in which everything of it stands."""
+        """Path of the context."""
         return paths.child(self._parent, self.start.id)
 
-    # --- its life ------------------------------------------------------------------------------------------------
+    # --- life cycle ----------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Thinking:
         self._start = await self._me.send(
@@ -292,7 +370,7 @@ class Thinking:
                 await self._send(kinds.CANCEL, {"reason": reason})
 
     def _on_envelope(self, envelope: Envelope) -> None:
-        """Whether somebody ends it."""
+        """Cancel the block if another participant ended the context."""
         if envelope.kind not in (kinds.CANCEL, kinds.CONCLUSION) or self._cancelled or self._has_ended:
             return
         if envelope.sender == self._me.id or not self._includes_context(envelope.context):
@@ -303,7 +381,7 @@ class Thinking:
         self._task.cancel()
 
     def _includes_context(self, context: str | None) -> bool:
-        """It, or one around it: by its path, or by the id of its start."""
+        """Check whether a context is this one or one around it, by its path or by the id of its start."""
         if context is None:
             return False
         return paths.is_within(self.path, context) or context in paths.segments(self.path)
@@ -311,21 +389,42 @@ class Thinking:
     # --- thinking ------------------------------------------------------------------------------------------------
 
     async def __call__(self, message: str, *, answers: Answers = (), **more: Any) -> Envelope:
-        """A thought. `more`: `confidence`, `uncertainty`, `step` (of a template), `metadata` …"""
+        """Send a thought.
+
+        Args:
+            message: Its text.
+            answers: The envelopes to which it correlates.
+            more: `confidence`, `uncertainty`, `step` (of a template), `metadata` …
+        """
         return await self._send(kinds.THOUGHT, {"message": message, **more}, answers)
 
     async def observation(self, content: str, *, severity: str | None = None, **more: Any) -> Envelope:
-        """What was seen. `more`: `components`, `details` …"""
+        """Send an observation.
+
+        Args:
+            content: Its text.
+            severity: Its severity.
+            more: `components`, `details` …
+        """
         return await self._send(kinds.OBSERVATION, {"content": content, "severity": severity, **more})
 
     async def hypothesis(
         self, hypothesis: str, *, confidence: float | None = None, evidence: Any = None, **more: Any
     ) -> Envelope:
+        """Send a hypothesis.
+
+        Args:
+            hypothesis: Its text.
+            confidence: From 0 to 1.
+            evidence: Any JSON value.
+            more: Further fields of the payload.
+        """
         return await self._send(
             kinds.HYPOTHESIS, {"hypothesis": hypothesis, "confidence": confidence, "evidence": evidence, **more}
         )
 
     async def question(self, *questions: str, **more: Any) -> Envelope:
+        """Send questions."""
         return await self._send(kinds.QUESTION, {"questions": list(questions), **more})
 
     async def conclude(
@@ -338,7 +437,16 @@ class Thinking:
         recommendation: str | None = None,
         **more: Any,
     ) -> Envelope:
-        """End it, with these words. Nothing can be thought in it afterwards."""
+        """Conclude the context. Nothing can be thought in it afterwards.
+
+        Args:
+            message: Its text.
+            decision: The decision.
+            confidence: From 0 to 1.
+            key_factors: The factors of the decision.
+            recommendation: The recommendation.
+            more: Further fields of the payload.
+        """
         payload = {
             "message": message,
             "decision": decision,
@@ -351,36 +459,36 @@ class Thinking:
         return await self._send(kinds.CONCLUSION, payload)
 
     def reasoning(self, message: str | None = None, *, answers: Answers = (), **more: Any) -> Thinking:
-        """One inside this one."""
+        """Return a context inside this one. Arguments are those of `Participant.reasoning`."""
         return self._me.reasoning(message, answers=answers, to=self._to, context=self.path, **more)
 
     @property
     def to(self) -> tuple[str, ...]:
-        """Among whom it is. Empty: everybody."""
+        """Recipients of everything in it. Empty: everyone."""
         return self._to
 
-    # --- acting, in this context ---------------------------------------------------------------------------------
+    # --- requests and proposals in this context ------------------------------------------------------------------
 
     async def say(self, text: str, *, answers: Answers = ()) -> Envelope:
-        """A word about it that is no thought."""
+        """Send a chat in the context, which is not a thought."""
         return await self._me.say(text, to=self._to, answers=answers, context=self.path)
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, *, to: To = (), **more: Any
     ) -> Envelope:
-        """`Participant.request`."""
+        """Send an MCP request in the context (see `Participant.request`)."""
         return await self._me.request(method, params, to=to, context=self.path, **more)
 
     async def call(self, tool: str, arguments: Mapping[str, Any] | None = None, *, to: To = (), **more: Any) -> Any:
-        """`Participant.call`."""
+        """Call a tool in the context (see `Participant.call`)."""
         return await self._me.call(tool, arguments, to=to, context=self.path, **more)
 
     async def propose(self, tool: str, arguments: Mapping[str, Any] | None = None, *, to: To = ()) -> Any:
-        """`Participant.proposed_call`."""
+        """Propose a tool call in the context (see `Participant.proposed_call`)."""
         return await self._me.proposed_call(tool, arguments, to=to, context=self.path)
 
     async def add(self, kind: str, payload: Mapping[str, Any], *, answers: Answers = ()) -> Envelope:
-        """Anything else that stands in it."""
+        """Send an envelope of any other kind in the context."""
         return await self._send(kind, payload, answers)
 
     async def _send(self, kind: str, payload: Mapping[str, Any], answers: Answers = ()) -> Envelope:

@@ -1,8 +1,9 @@
-"""Where a space is: its WebSocket and its HTTP, out of whatever URL somebody was given for it. And its history, over
-HTTP, for one token: pages, search, export, replay.
+"""The address of a space, from any of its URLs; and its history over HTTP, for one token.
 
     ws://host:8080/spaces/review/ws     http://host:8080/spaces/review     ws://host:8080/ws?space=review
-    http://host:8080, with the space's name beside it
+    http://host:8080, with the name of the space as a separate argument
+
+The history consists of pages, search, export and replay.
 """
 
 from __future__ import annotations
@@ -24,38 +25,54 @@ _PATH = re.compile(r"(?P<before>.*?)(?:/spaces/(?P<name>[^/]+)(?:/ws)?|/ws)?/?")
 
 
 class Address(NamedTuple):
-    """One space of one gateway. `host` begins with `//` and has what comes before the gateway's own paths."""
+    """One space of one gateway. `host` begins with `//` and includes any path before the gateway's own paths."""
 
     space: str
     host: str
     secure: bool
 
     def socket(self, **query: str | int | float | None) -> str:
+        """Return the URL of the space's WebSocket."""
         scheme = "wss" if self.secure else "ws"
         return f"{scheme}:{self.host}/spaces/{quote(self.space, safe='')}/ws{_query(query)}"
 
     def http(self, path: str = "", **query: str | int | float | bool | None) -> str:
-        """`path`: under the space, like `/envelopes`."""
+        """Return an HTTP URL.
+
+        Args:
+            path: Path under the space, like `/envelopes`.
+            query: Query parameters. Those that are None are left out.
+        """
         scheme = "https" if self.secure else "http"
         return f"{scheme}:{self.host}/spaces/{quote(self.space, safe='')}{path}{_query(query)}"
 
 
 def parse_address(url: str, space: str | None = None) -> Address:
-    """Raises `RequestError` for what leads to no space."""
+    """Parse the URL of a space.
+
+    Args:
+        url: The URL of the space, or of the gateway.
+        space: The name of the space, if the URL does not have it.
+
+    Raises:
+        RequestError: If the URL does not lead to a space.
+    """
     parts = urlsplit(url)
     if parts.scheme not in _PLAIN_SCHEMES + _SECURE_SCHEMES or not parts.hostname:
         raise RequestError(
-            f"url: {url!r} leads to no space: it is like http://host:8080/spaces/NAME", code="invalid_url", param="url"
+            f"url: {url!r} leads to no space: use a URL like http://host:8080/spaces/NAME",
+            code="invalid_url",
+            param="url",
         )
     if parts.username is not None or "token" in parse_qs(parts.query):
-        raise RequestError("url: a secret has no place in a URL; give the token apart", code="invalid_url", param="url")
+        raise RequestError("url: it must not hold a secret; pass the token separately", code="invalid_url", param="url")
     match = _PATH.fullmatch(parts.path)
     prefix, path_name = (match["before"], match["name"]) if match else (parts.path, None)
     query_name = parse_qs(parts.query).get("space", [None])[0]
     name = space or (unquote(path_name) if path_name else query_name)
     if not name:
         raise RequestError(
-            f"url: {url!r} names no space: it is like http://host:8080/spaces/NAME, or the space is named apart",
+            f"url: {url!r} names no space: use a URL like http://host:8080/spaces/NAME, or pass the name separately",
             code="invalid_url",
             param="url",
         )
@@ -84,17 +101,25 @@ _STATUS: dict[int, ErrorKind] = {
 
 
 class RemotePage(msgspec.Struct, frozen=True):
+    """A page of the history."""
+
     envelopes: list[Envelope]
     has_more: bool
     reached: int
-    """Up to which number this is all that there is to be read."""
+    """Number up to which the page is complete."""
 
 
 class SpaceReader:
-    """Used as it is, or as `async with`, which closes its connections."""
+    """The history of a space over HTTP. Used directly, or as `async with`, which closes its connections."""
 
     def __init__(self, address: Address, token: str, *, patience: float = 60.0) -> None:
-        """`patience`: seconds for each answer."""
+        """Create a reader.
+
+        Args:
+            address: Where the space is.
+            token: The participant's token.
+            patience: Seconds to wait for each response.
+        """
         self.address = address
         self._headers = {"Authorization": f"Bearer {token}"}
         self._timeout_seconds = patience
@@ -109,8 +134,18 @@ class SpaceReader:
         newest: bool = False,
         **more: str | None,
     ) -> RemotePage:
-        """What was said after and before these numbers (neither is in it), in order. `newest`: the last of it instead
-        of the first. `more`: `view`, `kind`, `from`, `context`. Raises `PellucidError`."""
+        """Return envelopes between two numbers (both exclusive), in order.
+
+        Args:
+            after_seq: Only envelopes after this number.
+            before_seq: Only envelopes before this number.
+            limit: Maximum number of envelopes.
+            newest: Return the last ones instead of the first ones.
+            more: `view`, `kind`, `from`, `context`.
+
+        Raises:
+            PellucidError: If the gateway refuses or does not answer.
+        """
         body = await self.get(
             "/envelopes", after_seq=after_seq, before_seq=before_seq, limit=limit, newest=newest or None, **more
         )
@@ -126,16 +161,28 @@ class SpaceReader:
         return RemotePage(envelopes, has_more, reached)
 
     async def post(self, envelope: dict[str, Any]) -> dict[str, Any]:
-        """Say something without being there: `{id, seq, status, timestamp}`. Raises `PellucidError`."""
+        """Send an envelope without a connection. Returns `{id, seq, status, timestamp}`.
+
+        Raises:
+            PellucidError: If the gateway refuses or does not answer.
+        """
         return await self._json("POST", self.address.http("/envelopes"), envelope)
 
     async def get(self, path: str = "", **query: Any) -> dict[str, Any]:
-        """Raises `PellucidError`."""
+        """Return the JSON object at a path under the space.
+
+        Raises:
+            PellucidError: If the gateway refuses or does not answer.
+        """
         return await self._json("GET", self.address.http(path, **query))
 
     async def lines(self, path: str, **query: Any) -> AsyncIterator[bytes]:
-        """The lines of what comes as it is made: an export, a replay. Raises `PellucidError`."""
-        # However long it takes: a replay may pause.
+        """Yield the lines of a streamed response: an export or a replay.
+
+        Raises:
+            PellucidError: If the gateway refuses or does not answer.
+        """
+        # No total time-out: a replay may pause.
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_seconds)
         headers = {**self._headers, "Accept": "application/x-ndjson"}
         try:
@@ -180,6 +227,7 @@ class SpaceReader:
         return self._session
 
     async def aclose(self) -> None:
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -192,7 +240,7 @@ class SpaceReader:
 
 
 def error_from_response(status: int, body: bytes) -> ErrorInfo:
-    """What an HTTP answer says is wrong, in the gateway's words where there are some."""
+    """Convert an HTTP error response to an error, with the gateway's message if there is one."""
     kind = _STATUS.get(status, "server_error" if status >= 500 else "invalid_request")
     message, code = f"the gateway answered with HTTP {status}", None
     decoded = _decode(body)
@@ -214,12 +262,12 @@ def _decode(data: bytes) -> Any:
 
 
 def _unreachable(address: Address, error: BaseException) -> PellucidError:
-    message = f"nobody answers at {address.http()} ({type(error).__name__})"
+    message = f"no answer from {address.http()} ({type(error).__name__})"
     return PellucidError(ErrorInfo("unavailable", message, code="unreachable"))
 
 
 def _not_a_gateway() -> PellucidError:
-    message = "what answered is no gateway of spaces"
+    message = "the server is not a gateway with spaces"
     return PellucidError(ErrorInfo("unavailable", message, code="not_a_gateway"))
 
 

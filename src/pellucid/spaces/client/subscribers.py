@@ -1,8 +1,10 @@
-"""What was heard and not yet read. It holds so many envelopes; what comes beyond is left out, and read from the
-history when its turn comes: so whoever reads slowly, or not at all, costs no more than that, and loses nothing.
+"""Delivery of received envelopes within this program.
 
-To whom in this program it goes what a participant hears: who reads everything in their own time, who is told at
-once, who waits for one envelope. What is replayed goes to those who read, and to nobody else.
+They go to readers with an inbox, to callbacks, and to callers that wait for one envelope. Replayed envelopes go to
+readers only.
+
+An inbox buffers a bounded number of envelopes. Further ones are left out and read from the history when the reader gets
+there. So a slow reader costs no more memory than that, and loses nothing.
 """
 
 from __future__ import annotations
@@ -17,25 +19,28 @@ from ...envelopes.envelope import Envelope
 MAX_BUFFERED = 2_000
 
 FetchMissed = Callable[[int, int], Awaitable[tuple[list[Envelope], int]]]
-"""Given two numbers: envelopes after the first and before the second, in order, and up to which number that is all."""
+"""Reads envelopes after the first number and before the second, in order. Returns them, and the number up to which they
+are complete.
+"""
 
 
 class Inbox:
-    """For one reader."""
+    """Received envelopes that one reader has not read yet."""
 
     def __init__(self, fetch: FetchMissed, max_buffered: int = MAX_BUFFERED) -> None:
         self._fetch = fetch
         self._max_buffered = max_buffered
         self._buffer: deque[Envelope] = deque()
         self._last_seq = 0
-        """The number of the last one put in."""
+        """Number of the last envelope that was put in."""
         self._skipped: tuple[int, int] | None = None
-        """After and up to which numbers envelopes were left out; nothing is put in behind them."""
+        """Numbers after and up to which envelopes were left out. Nothing is buffered behind them."""
         self._wakeup = asyncio.Event()
         self._is_ended = False
         self._failure: Exception | None = None
 
     def put(self, envelope: Envelope) -> None:
+        """Buffer an envelope, or note that it is left out."""
         if self._skipped is not None:
             self._skipped = (self._skipped[0], max(self._skipped[1], envelope.seq))
         elif len(self._buffer) >= self._max_buffered and envelope.seq:
@@ -46,13 +51,17 @@ class Inbox:
         self._wakeup.set()
 
     def end(self, failure: Exception | None = None) -> None:
-        """Nothing more comes. What is here is still read."""
+        """Add nothing more. Buffered envelopes can still be read."""
         if not self._is_ended:
             self._is_ended, self._failure = True, failure
         self._wakeup.set()
 
     async def next(self) -> Envelope | None:
-        """None: it is over. Raises what ended it, if it did not end well."""
+        """Return the next envelope; None at the end.
+
+        Raises:
+            Exception: What ended the connection, if it did not end normally.
+        """
         while not self._buffer:
             if self._skipped is not None:
                 await self._refill(*self._skipped)
@@ -69,7 +78,7 @@ class Inbox:
         envelopes, reached = await self._fetch(after, last + 1)
         self._buffer.extend(envelopes)
         assert self._skipped is not None
-        last = self._skipped[1]  # more may have come meanwhile
+        last = self._skipped[1]  # more may have been left out in the meantime
         if reached >= last:
             self._skipped, self._last_seq = None, last
         else:
@@ -77,7 +86,11 @@ class Inbox:
 
 
 class Subscribers:
-    """Of one participant. `fetch` gives the inboxes what they left out."""
+    """All receivers of one participant's envelopes.
+
+    Args:
+        fetch: Reads what an inbox left out.
+    """
 
     def __init__(self, fetch: FetchMissed) -> None:
         self._fetch = fetch
@@ -85,11 +98,12 @@ class Subscribers:
         self._callbacks: list[Callable[[Envelope], None]] = []
         self._waiters: dict[asyncio.Future[Envelope], Callable[[Envelope], bool]] = {}
         self._end_error: Exception | None = None
-        """What who waits is told: nothing more comes."""
+        """What waiting callers get at the end."""
         self._failure: Exception | None = None
-        """What who reads is told at the end."""
+        """What readers get at the end. None: it ended normally."""
 
     def publish(self, envelope: Envelope) -> None:
+        """Deliver an envelope to all receivers."""
         if not envelope.replayed:
             for future, matches in [*self._waiters.items()]:
                 if not future.done() and matches(envelope):
@@ -100,7 +114,7 @@ class Subscribers:
             inbox.put(envelope)
 
     def open_inbox(self) -> Inbox:
-        """One more who reads, until `no_more`."""
+        """Add a reader, until `close_inbox`."""
         inbox = Inbox(self._fetch)
         self._inboxes.append(inbox)
         if self._end_error is not None:
@@ -108,11 +122,13 @@ class Subscribers:
         return inbox
 
     def close_inbox(self, inbox: Inbox) -> None:
+        """Remove a reader."""
         self._inboxes.remove(inbox)
         inbox.end()
 
     @contextlib.contextmanager
     def subscribe(self, callback: Callable[[Envelope], None]) -> Iterator[None]:
+        """Call `callback` with every envelope that is not replayed."""
         self._callbacks.append(callback)
         try:
             yield
@@ -121,7 +137,7 @@ class Subscribers:
 
     @contextlib.asynccontextmanager
     async def awaiting(self, matches: Callable[[Envelope], bool]) -> AsyncIterator[asyncio.Future[Envelope]]:
-        """The first envelope from here on of which that is true."""
+        """Wait for the first envelope from here on for which `matches` is true."""
         future: asyncio.Future[Envelope] = asyncio.get_running_loop().create_future()
         self._waiters[future] = matches
         if self._end_error is not None:
@@ -133,10 +149,15 @@ class Subscribers:
             if not future.done():
                 future.cancel()
             elif not future.cancelled():
-                future.exception()  # it was seen
+                future.exception()  # marks it as retrieved
 
     def end(self, error: Exception, failure: Exception | None) -> None:
-        """Nothing more comes. Who waits is told `over`; who reads, `failure` (None: it ended well)."""
+        """Deliver nothing more.
+
+        Args:
+            error: For callers that wait.
+            failure: For readers. None: it ended normally.
+        """
         if self._end_error is None:
             self._end_error, self._failure = error, failure
         for future in self._waiters:

@@ -1,4 +1,4 @@
-"""What was said in a space, for one reader: pages, search, trees, shapes, references, export, replay.
+"""The history of a space, for one viewer: pages, search, trees, summaries, references, export, replay.
 
-`History` is the way in. Everything that it gives passes `envelopes.is_shown`, and no answer holds a whole space.
+`History` is the entry point. Everything that it returns passes `envelopes.is_shown`, and no result holds a whole space.
 """

@@ -1,12 +1,11 @@
-"""One context of reasoning out of the log, with what it came from and what came of it.
+"""One context of reasoning from the log, with its triggers and its results.
 
-Nothing but the context itself is read: what stands within its outermost context, the envelopes that triggered it, and
-those that correlate to its starts and requests (answers, responses, what it led to). At most `most` envelopes stand
-in a tree, and `MAX_LINKED` beside it, or as many as are about `reading.MOST_HELD` bytes; if there are more, how the
-contexts begin and end is read nevertheless, and `last` says from where on the rest can be paged.
+Only what belongs to the context is read: everything within its outermost context, the envelopes that triggered it, and
+those that correlate to its starts and requests (answers, responses, what it led to). A tree has at most `max_envelopes`
+envelopes and `MAX_LINKED` linked ones, or about `visible_log.MAX_HELD_BYTES` bytes of them. If there are more, the
+envelopes that begin and end contexts are read nevertheless, and `last` says from where the rest can be paged.
 
-What the reader is not shown decides what became of a context (its status), and nothing else of it is told: not who
-opened it, nor for what.
+Invisible envelopes decide the status of a context. Nothing else about them is shown: not who opened it, nor what for.
 """
 
 from __future__ import annotations
@@ -28,27 +27,27 @@ MAX_ENVELOPES = 2_000
 MAX_LINKED = 500
 MAX_TRIGGERS = 16
 _IDS_PER_QUERY = 100
-"""So many ids are asked about at once."""
+"""Number of ids in one query."""
 
 _BOUNDARY_KINDS = tuple(row.name for row in kinds.KINDS.values() if row.act not in ("step", "word"))
-"""How contexts begin and end."""
+"""Kinds that begin or end contexts."""
 
 
 class ContextTree(msgspec.Struct, frozen=True, kw_only=True):
-    """What one reader is given of a context."""
+    """What one viewer sees of a context."""
 
     path: str
     trees: tuple[Tree, ...]
-    """The outermost contexts at or under the path, in order: nearly always one. None: there is nothing to see."""
+    """The outermost contexts at or under the path, in order; nearly always one. Empty: nothing is visible."""
     triggers: tuple[Envelope, ...] = ()
-    """What they were started for."""
+    """The envelopes for which they were started."""
     linked: tuple[Envelope, ...] = ()
-    """What correlates to a start or a request of theirs, or came out of them, and stands outside: in order."""
+    """Envelopes outside that correlate to a start or a request of theirs, or came out of them, in order."""
     has_more: bool = False
-    """Whether there was more in it than can be told at once: the rest is the pages within the path, after `last`."""
+    """Whether the context has more envelopes. The rest are the pages within the path, after `last`."""
     last: int = 0
     first: int = 0
-    """The number of what opened the path first."""
+    """Number of the envelope that first opened the path."""
 
 
 class RawContext(msgspec.Struct):
@@ -57,22 +56,25 @@ class RawContext(msgspec.Struct):
     root: str
     rows: list[StoredEnvelope]
     is_truncated: bool
-    """Whether there was more; then steps after `last` are missing."""
+    """Whether there was more. Then steps after `last` are missing."""
     last: int
     size_bytes: int = 0
-    """How many bytes were read for it."""
+    """Number of bytes that were read for it."""
 
     @property
     def count(self) -> int:
         return len(self.rows)
 
     def opening_seqs(self, path: str) -> list[int]:
-        """The numbers of what opened it: a start, or what made it an implicit context."""
+        """Return the numbers of the envelopes that opened the path.
+
+        They are starts, or the first envelope of an implicit context.
+        """
         return [one.envelope.seq for one in self.rows if one.place.role == "opens" and one.place.path == path]
 
 
 async def load_context(log: VisibleLog, root: str, *, max_envelopes: int = MAX_ENVELOPES) -> RawContext:
-    """What stands in the outermost context `root`, all of it or the first `most`."""
+    """Read the outermost context `root`, completely or the first `max_envelopes` envelopes."""
     rows: list[StoredEnvelope] = []
     after, has_more, size_bytes = 0, True, 0
     while has_more and len(rows) <= max_envelopes and size_bytes < MAX_HELD_BYTES:
@@ -94,7 +96,13 @@ async def load_context(log: VisibleLog, root: str, *, max_envelopes: int = MAX_E
 
 
 def build_visible_trees(log: VisibleLog, raw: RawContext, linked: Iterable[StoredEnvelope] = ()) -> tuple[Tree, ...]:
-    """The trees in it, as the reader sees them. `beside`: what may be linked to them."""
+    """Build the trees of a context, as the viewer sees them.
+
+    Args:
+        log: The log.
+        raw: What was read of the context.
+        linked: Envelopes that may be linked to it.
+    """
     by_seq = {stored.envelope.seq: stored for stored in (*raw.rows, *linked)}
     rows = [by_seq[seq] for seq in sorted(by_seq)]
     shown = {stored.envelope.seq for stored in rows if log.is_visible(stored)}
@@ -109,7 +117,13 @@ def build_visible_trees(log: VisibleLog, raw: RawContext, linked: Iterable[Store
 
 
 async def read_tree(log: VisibleLog, path: str, *, max_envelopes: int = MAX_ENVELOPES) -> ContextTree:
-    """The context of this path, with all that belongs to it."""
+    """Read the context of a path with everything that belongs to it.
+
+    Args:
+        log: The log.
+        path: The path.
+        max_envelopes: Maximum number of envelopes in its outermost context.
+    """
     raw = await load_context(log, context.root(path), max_envelopes=max_envelopes)
     visible = _subtrees_at(build_visible_trees(log, raw), path)
     if not visible:
@@ -131,14 +145,14 @@ async def read_tree(log: VisibleLog, path: str, *, max_envelopes: int = MAX_ENVE
 
 
 def iter_trees(trees: Iterable[Tree]) -> Iterator[Tree]:
-    """With those inside, each before what is in it."""
+    """Yield the trees and all inner trees, each before its inner ones."""
     for tree in trees:
         yield tree
         yield from iter_trees(step.tree for step in tree.steps if step.tree is not None)
 
 
 def own_envelopes(tree: Tree) -> Iterator[Envelope]:
-    """What stands in it itself, in order."""
+    """Yield the envelopes of a tree, without those of inner trees, in order."""
     if tree.start is not None:
         yield tree.start
     for step in tree.steps:
@@ -147,7 +161,7 @@ def own_envelopes(tree: Tree) -> Iterator[Envelope]:
 
 
 def all_envelopes(tree: Tree) -> Iterator[Envelope]:
-    """What stands in it and in those inside."""
+    """Yield the envelopes of a tree and of its inner trees, in order."""
     if tree.start is not None:
         yield tree.start
     for step in tree.steps:
@@ -158,7 +172,7 @@ def all_envelopes(tree: Tree) -> Iterator[Envelope]:
 
 
 def _subtrees_at(candidates: Sequence[Tree], path: str) -> tuple[Tree, ...]:
-    """The outermost of them at or under the path."""
+    """Return the outermost trees at or under the path."""
     chosen: list[Tree] = []
     for tree in candidates:
         if context.is_within(tree.path, path):
@@ -169,7 +183,10 @@ def _subtrees_at(candidates: Sequence[Tree], path: str) -> tuple[Tree, ...]:
 
 
 async def _load_triggers(log: VisibleLog, forest: Sequence[Tree]) -> list[StoredEnvelope]:
-    """An id may come twice in a space: it means what was said last, before the start."""
+    """Read the triggers of trees.
+
+    An id may be used twice in a space. It means the latest envelope before the start.
+    """
     by_seq: dict[int, StoredEnvelope] = {}
     for tree in forest:
         if tree.start is None:
@@ -182,26 +199,28 @@ async def _load_triggers(log: VisibleLog, forest: Sequence[Tree]) -> list[Stored
 
 
 class _LinkNames(msgspec.Struct, frozen=True):
-    """By what others are linked to some trees."""
+    """The names by which envelopes are linked to trees."""
 
     own: frozenset[str]
-    """Of their starts, labels and requests."""
+    """Ids of their starts and requests, and their labels."""
     triggers: frozenset[str]
-    """Of what they were started for: by these, what their owners say is linked."""
+    """Ids of their triggers. What their owners correlate to these is linked."""
     owners: frozenset[str]
 
     def is_link(self, envelope: Envelope) -> bool:
+        """Check whether an envelope is linked to the trees."""
         mine = envelope.sender in self.owners and kinds.kind_of(envelope.kind).link is not None
         return self.is_call(envelope) or (mine and not self.triggers.isdisjoint(envelope.correlation_id))
 
     def is_call(self, envelope: Envelope) -> bool:
+        """Check whether an envelope correlates to a start, label or request."""
         return not self.own.isdisjoint(envelope.correlation_id)
 
 
 def _link_names(forest: Sequence[Tree]) -> _LinkNames:
     own, triggers, owners = set[str](), set[str](), set[str]()
     for tree in iter_trees(forest):
-        # Nobody need have started it: then its path alone means it.
+        # An implicit context has no start: only its path names it.
         own.add(tree.path)
         owners.add(tree.owner)
         if tree.start is not None:
@@ -212,7 +231,11 @@ def _link_names(forest: Sequence[Tree]) -> _LinkNames:
 
 
 async def _load_linked(log: VisibleLog, names: _LinkNames, raw: RawContext) -> tuple[list[StoredEnvelope], bool]:
-    """Whether there may be more comes with them."""
+    """Read the envelopes that are linked to a context.
+
+    Returns:
+        The envelopes, and whether there may be more.
+    """
     inside = {stored.envelope.seq for stored in raw.rows}
     first = min(inside, default=1) - 1
     by_seq: dict[int, StoredEnvelope] = {}
@@ -220,7 +243,7 @@ async def _load_linked(log: VisibleLog, names: _LinkNames, raw: RawContext) -> t
     for stored in correlated:
         if stored.envelope.seq not in inside and names.is_link(stored.envelope):
             by_seq[stored.envelope.seq] = stored
-    # Who fulfils a proposal asks in its place: the response is to them.
+    # A request may fulfil a proposal of the context. Its response correlates to that request.
     request_ids = [one.envelope.id for one in by_seq.values() if one.envelope.kind == kinds.REQUEST]
     responses, has_more_responses = await _load_correlated(log, request_ids, after=first)
     for stored in responses:

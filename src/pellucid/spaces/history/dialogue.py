@@ -1,16 +1,17 @@
-"""A reasoning as a conversation with the model that reasoned: what it heard, thought, called and answered.
+"""A reasoning as a conversation with the model that reasoned: what it received, thought, called and answered.
 
-Export for training and for telemetry is made of it. Its rules:
+Exports for training and telemetry are built from it. The rules:
 
-* It is the owner's: the model that is to learn to reason so. What it said in the context is its thinking, whatever the
-  kind; what came out of it in the main conversation is its answer.
-* What triggered it was heard first. Where nothing is correlated (the drafts' flows), what another said last in the main
-  conversation is taken for it, and `trigger` says so; what its owner says next there is taken for its answer.
-* What others said in the context was heard in its place. What they responded to the owner's requests is the result of
-  the call; a proposal that somebody fulfilled is a call, too.
-* What erasure left, what says nothing in words, and what only stands for other thoughts in it, is not there.
+* It is the owner's conversation: the owner is the model from which to learn. Everything that it wrote in the context is
+  thinking, whatever the kind. What came out of it in the main conversation is the answer.
+* The triggers come first, as received messages. If nothing is correlated (the drafts' flows), the last message of
+  another participant in the main conversation counts as the trigger, and `trigger` says so. The next message of the
+  owner there counts as its answer.
+* Messages of others in the context are received at their place. Responses to the owner's requests are results of the
+  calls. A proposal that was fulfilled is a call, too.
+* Left out are erased envelopes, envelopes without text, and summaries of other thoughts in the context.
 
-The words of an envelope, for people and models to read: what its sender said, without the field names.
+The text of an envelope is what its sender wrote for people and models, without field names.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from .context_tree import ContextTree, all_envelopes
 from .visible_log import VisibleLog
 
 MAX_EXCERPT = 200
-"""Characters of what is said in one line."""
+"""Maximum number of characters of an excerpt."""
 
 
 def full_text(envelope: Envelope) -> str:
-    """All that it says; empty if it says nothing in words."""
+    """Return all text of an envelope; empty if it has none."""
     lines = [text_of(envelope)]
     for name in kinds.kind_of(envelope.kind).more_text_fields:
         lines += _lines(envelope.payload.get(name))
@@ -39,7 +40,7 @@ def full_text(envelope: Envelope) -> str:
 
 
 def excerpt(envelope: Envelope) -> str:
-    """The beginning of it, on one line; an ellipsis where more was said."""
+    """Return the beginning of the text, on one line, with an ellipsis if it was cut."""
     text = " ".join(text_of(envelope).split())
     return text if len(text) <= MAX_EXCERPT else f"{text[: MAX_EXCERPT - 1]}…"
 
@@ -57,27 +58,35 @@ def _lines(value: Any) -> list[str]:
 
 
 _MAX_LOOKBACK = 20
-"""So many chats are looked at for one that may have triggered it."""
+"""How many chats are searched for a trigger."""
 
 
 class IncomingTurn(msgspec.Struct, frozen=True):
+    """A message of another participant."""
+
     speaker: str
     text: str
 
 
 class ThoughtTurn(msgspec.Struct, frozen=True):
+    """A thought of the owner."""
+
     text: str
 
 
 class ToolCallTurn(msgspec.Struct, frozen=True):
+    """A call by the owner, with its result."""
+
     name: str
-    """The tool's; of another request, its method."""
+    """Name of the tool; for another request, its method."""
     arguments: dict[str, Any]
     result: str | None
-    """None: nobody responded."""
+    """None: there was no response."""
 
 
 class AnswerTurn(msgspec.Struct, frozen=True):
+    """The answer of the owner."""
+
     text: str
 
 
@@ -86,18 +95,20 @@ Trigger: TypeAlias = Literal["correlated", "preceding", "none"]
 
 
 class Dialogue(msgspec.Struct, frozen=True, kw_only=True):
+    """The conversation of one reasoning."""
+
     owner: str
     turns: tuple[DialogueTurn, ...]
     trigger: Trigger
     participants: tuple[str, ...]
-    """All who speak in it, the owner too."""
+    """Everyone who wrote in it, with the owner."""
     first: Envelope
     answered: bool
-    """Whether it ends with an answer, or a conclusion."""
+    """Whether it ends with an answer or a conclusion."""
 
 
 async def build_dialogue(log: VisibleLog, context_tree: ContextTree, tree: Tree) -> Dialogue | None:
-    """None: nothing in it says anything in words."""
+    """Build the dialogue of a tree; None if the owner wrote no text in it."""
     envelopes = list(all_envelopes(tree))
     owner = tree.owner or envelopes[0].sender
     trigger: Trigger = "correlated"
@@ -133,7 +144,7 @@ async def build_dialogue(log: VisibleLog, context_tree: ContextTree, tree: Tree)
 
 
 def response_text(payload: dict[str, Any]) -> str:
-    """What a response says: the texts of a tool's content if there is nothing else in it, or its JSON."""
+    """Return the text of a response: the text of a tool's content if it has nothing else, or its JSON."""
     error, result = payload.get("error"), payload.get("result")
     if error is not None:
         return json_text({"error": error})
@@ -168,7 +179,7 @@ def _context_turns(
             if envelope.sender != owner:
                 turns.append(IncomingTurn(envelope.sender, text))
             elif envelope.kind != kinds.START or text not in incoming_texts:
-                # MEW's agents start with what they were asked.
+                # MEW's agents repeat the question in their start.
                 turns.append(ThoughtTurn(text))
     return turns
 
@@ -180,7 +191,7 @@ def _is_compression(envelope: Envelope, ids: set[str]) -> bool:
 
 
 def _results(known: Iterable[Envelope]) -> tuple[dict[str, str], dict[str, str]]:
-    """Results by the id of the request, and the requests that fulfilled proposals."""
+    """Return the results by id of the request, and the requests that fulfilled proposals by id of the proposal."""
     results: dict[str, str] = {}
     fulfilled: dict[str, str] = {}
     for envelope in known:

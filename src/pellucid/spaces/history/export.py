@@ -1,17 +1,15 @@
-"""A space as JSON lines, in chunks of whole lines, read and written piece by piece.
+"""Export of a space as JSON lines, in chunks of whole lines, read and written piece by piece.
 
-* `jsonl`: every envelope that the reader is given, as a participant gets it, and at the end one line that says how many
-  there were, of what, and their SHA-256: so that a file that was cut or changed is seen. With it stands the head of the
-  space's record, where one is kept: what `pellucid record verify` knows.
+* `jsonl`: every visible envelope, as a participant receives it. A last line has their number, their range and their
+  SHA-256, so that a truncated or changed file is detected. It also has the head of the space's record, if there is one,
+  which `pellucid record verify` knows.
 * `chat-jsonl`: a line of training data for each outermost reasoning (`training`).
-* `otel`: an event of OpenTelemetry's GenAI conventions for each.
+* `otel`: for each outermost reasoning, an event of OpenTelemetry's GenAI conventions with the messages of a model's
+  turn. Parts keep their order: `reasoning`, `tool_call`, `tool_call_response`, `text`. What the model wrote last is the
+  output, everything before is the input.
 
-What is said while it is read is not in it. Of one reasoning, at most `grown.MOST` envelopes are.
-
-A reasoning as OpenTelemetry's GenAI conventions tell it: the event with the messages of a model's turn.
-
-Parts keep their order: `reasoning`, `tool_call`, `tool_call_response`, `text`. What the model said last is the output;
-all before it is the input.
+What is written during the export is not in it. Of one reasoning, at most `context_tree.MAX_ENVELOPES` envelopes are
+exported.
 """
 
 from __future__ import annotations
@@ -36,7 +34,12 @@ EVENT = "gen_ai.client.inference.operation.details"
 
 
 def otel_event(dialogue: Dialogue, extra_attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """`about`: further attributes."""
+    """Convert a dialogue to an event of OpenTelemetry's GenAI conventions.
+
+    Args:
+        dialogue: The dialogue.
+        extra_attributes: Further attributes.
+    """
     messages = _messages(dialogue)
     output = messages.pop() if messages and messages[-1]["role"] == "assistant" else None
     attributes: dict[str, Any] = {
@@ -88,23 +91,31 @@ ExportFormat: TypeAlias = Literal["jsonl", "chat-jsonl", "otel"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 RecordHead: TypeAlias = Callable[[], Awaitable[Mapping[str, Any] | None]]
-"""The newest entry of the space's record; None: there is none."""
+"""Returns the newest entry of the space's record; None if there is none."""
 
 MAX_TOOLS = 1_000
-"""The descriptions of so many tools are remembered, the last that were told."""
+"""Maximum number of tool descriptions that are remembered, the latest ones."""
 
 _CONTEXTS_PER_QUERY = 50
 _encode = msgspec.json.Encoder().encode
 
 
 def export_format(name: str, param: str = "format") -> ExportFormat:
-    """The format of this name. Raises `RequestError` if there is none."""
+    """Return the format of this name.
+
+    Raises:
+        RequestError: If there is no such format.
+    """
     chosen: ExportFormat = _choose(name, EXPORT_FORMATS, param)
     return chosen
 
 
 def reasoning_form(name: str, param: str = "reasoning") -> training.ReasoningForm:
-    """Where reasoning stands in training data. Raises `RequestError` if there is no such form."""
+    """Return the place of reasoning in training data that has this name.
+
+    Raises:
+        RequestError: If there is no such form.
+    """
     chosen: training.ReasoningForm = _choose(name, training.REASONING_FORMS, param)
     return chosen
 
@@ -112,7 +123,9 @@ def reasoning_form(name: str, param: str = "reasoning") -> training.ReasoningFor
 def _choose(name: str, choices: tuple[Any, ...], param: str) -> Any:
     if name in choices:
         return name
-    raise RequestError(f"{param}: {name!r} is none; {did_you_mean(name, choices)}", code="invalid_value", param=param)
+    raise RequestError(
+        f"{param}: {name!r} is not supported; {did_you_mean(name, choices)}", code="invalid_value", param=param
+    )
 
 
 async def export_envelopes(
@@ -123,7 +136,7 @@ async def export_envelopes(
     dialect: DialectName = DEFAULT_DIALECT,
     record: RecordHead | None = None,
 ) -> AsyncIterator[bytes]:
-    """`jsonl`."""
+    """Yield the `jsonl` export."""
     digest, count, first, last = hashlib.sha256(), 0, None, None
     async for batch in log.batches(after=after, before=before):
         chunk = b"".join(encode(stored.envelope, dialect) + b"\n" for stored in batch)
@@ -153,7 +166,7 @@ async def export_chats(
     metadata: bool = True,
     complete: bool = False,
 ) -> AsyncIterator[bytes]:
-    """`chat-jsonl`. `complete`: only those with a question and an answer or conclusion."""
+    """Yield the `chat-jsonl` export. With `complete`, only dialogues with a question and an answer or conclusion."""
     offered = _OfferedTools(log)
     async for context_tree, tree, dialogue in _dialogues(log, after, before):
         if complete and not training.is_complete(dialogue):
@@ -167,7 +180,7 @@ async def export_chats(
 
 
 async def export_events(log: VisibleLog, *, after: int = 0, before: int | None = None) -> AsyncIterator[bytes]:
-    """`otel`."""
+    """Yield the `otel` export."""
     async for _, tree, dialogue in _dialogues(log, after, before):
         attributes = {
             "gen_ai.conversation.id": log.name,
@@ -180,7 +193,7 @@ async def export_events(log: VisibleLog, *, after: int = 0, before: int | None =
 async def _dialogues(
     log: VisibleLog, after: int, before: int | None
 ) -> AsyncIterator[tuple[ContextTree, Tree, Dialogue]]:
-    """Every outermost reasoning that was opened in between, the oldest first."""
+    """Yield every outermost reasoning that was opened in the range, the oldest first."""
     end = await log.head() + 1
     end = end if before is None else min(before, end)
     more = True
@@ -196,7 +209,7 @@ async def _dialogues(
                 continue
             context_tree = await read_tree(log, stored.place.path)
             if context_tree.first != after:
-                # It was implicit first, or is opened anew: its first opening tells of all.
+                # It was implicit first, or is opened again: it was exported at its first opening.
                 continue
             for tree in context_tree.trees:
                 dialogue = await build_dialogue(log, context_tree, tree)
@@ -205,7 +218,7 @@ async def _dialogues(
 
 
 class _OfferedTools:
-    """The tools that were offered in the space up to some number: what `tools/list` was answered."""
+    """The tools that were offered in the space up to some number, from responses to `tools/list`."""
 
     def __init__(self, log: VisibleLog) -> None:
         self.known: dict[str, Mapping[str, Any]] = {}
@@ -213,6 +226,7 @@ class _OfferedTools:
         self._read = 0
 
     async def read(self, up_to: int) -> None:
+        """Read the responses before this number."""
         if up_to <= self._read:
             return
         async for batch in self._log.batches(after=self._read, before=up_to, kinds=(kinds.RESPONSE,)):

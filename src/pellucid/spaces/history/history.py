@@ -1,27 +1,26 @@
-"""The history of a space, for one reader: everything that can be read out of its log.
+"""The history of a space, for one viewer: everything that can be read from its log.
 
-    history = History(store, owner, "review", space.reader("security-agent"), advisory=…)
+    history = History(store, owner, "review", space.viewer("security-agent"), advisory=…)
     page = await history.page(newest=True, limit=50)
     async for chunk in history.export("jsonl"): …
 
 The rules:
 
-* Nobody is given more than `envelopes.is_shown` shows them: not in a snippet, a count, a shape or a reference either.
-  Seqs are no secret, and neither is what became of a context of which somebody sees a part (its status).
-* Nothing holds a whole space: a page is bounded, with where to go on; an export or replay holds one piece at a time.
-* Nothing here writes, and nothing that is read again is acted on.
+* A viewer gets nothing that `envelopes.is_shown` does not show: not in a snippet, a count, a summary or a reference
+  either. Sequence numbers are not secret. Neither is the status of a context of which the viewer sees a part.
+* No result holds a whole space. Pages are bounded and say where to go on; an export or a replay holds one batch at a
+  time.
+* Nothing here writes. What is read again must not be acted on.
 
-Replay: what was said is told again, read-only, flagged, at once or at the pace at which it was said.
+Replay: envelopes are sent again, read-only and flagged, at once or at their original pace. `replayed` is true for every
+envelope, so that no receiver acts on it; nothing is executed, stored or judged. The pace is the gateway's time between
+the envelopes that the viewer sees, divided by the speed. One batch is held at a time. A replay ends when its reader
+stops or is cancelled.
 
-`replayed` is true of every envelope, so that nobody takes it for something to act on; nothing is executed, stored or
-judged. The pace is the gateway's time between the envelopes that the reader is given, divided by the speed. One batch
-is held at a time; who stops listening (or is cancelled in a pause) stops it.
-
-What an envelope refers to, and what refers to it, resolved for one reader.
-
-A name of this space means what was said last with it, before. `space:NAME/ID` means something in another space, and is
-resolved through what the asker may read there. What is not there, what may not be read, and a space in which the asker
-is nobody all look alike: unknown.
+References: what an envelope refers to, and what refers to it, resolved for one viewer. A name of this space means the
+latest envelope with this id before it. `space:NAME/ID` means an envelope of another space, resolved with what the
+viewer may read there. An envelope that does not exist, one that may not be read, and a space of which the viewer is no
+member all look the same: unknown.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ if TYPE_CHECKING:
 
 
 MAX_NAMES = 256
-"""So many names of one envelope are resolved."""
+"""How many names of one envelope are resolved."""
 
 MAX_REFERRERS = 100
 
 OtherLogs: TypeAlias = Callable[[str], Awaitable[VisibleLog | None]]
-"""What the asker may read of the space of this name; None: nothing."""
+"""Returns what the viewer may read of the space of this name; None: nothing."""
 
 ReferenceType: TypeAlias = Literal["correlation", "trigger", "reference", "compresses"]
 
@@ -62,24 +61,28 @@ _SPACE = "space:"
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A name in an envelope, and the envelope that it means."""
+
     name: str
     """As it is written."""
     how: ReferenceType
     space: str | None = None
-    """None: this one."""
+    """Name of another space. None: this one."""
     envelope: Envelope | None = None
-    """None: unknown to the reader."""
+    """None: unknown to the viewer."""
 
 
 class References(msgspec.Struct, frozen=True, kw_only=True):
+    """The references of one envelope, in both directions."""
+
     seq: int
     references: tuple[Reference, ...] = ()
     referred_by: tuple[Envelope, ...] = ()
-    """What correlates to it, said later."""
+    """Later envelopes that correlate to it."""
 
 
 async def references(log: VisibleLog, seq: int, other_logs: OtherLogs | None = None) -> References | None:
-    """None: there is no such envelope for the reader."""
+    """Resolve the references of an envelope; None if the viewer does not see the envelope."""
     stored = await log.one(seq)
     if stored is None:
         return None
@@ -122,22 +125,22 @@ def _referenced_names(envelope: Envelope) -> Iterator[tuple[ReferenceType, str]]
 
 
 MERGE_WINDOW_MS = 20
-"""Milliseconds: what follows within that time is told together, and the pause is made up for afterwards."""
+"""Envelopes within this time are sent together, and the pause is made up for afterwards."""
 
 
 class ReplayRange(NamedTuple):
-    """A part of the history, and how fast it is told."""
+    """A part of the history, and the speed of its replay."""
 
     after: int = 0
     before: int | None = None
-    """Numbers; neither is in it."""
+    """Sequence numbers; both are exclusive."""
     since: int | None = None
     until: int | None = None
-    """Times, in milliseconds since 1970; the second is not in it."""
+    """Times in milliseconds since 1970; the second is exclusive."""
     speed: float | None = None
-    """1 is the original pace, 2 twice as fast. None: at once."""
+    """1 is the original pace, 2 twice as fast. None: without pauses."""
     longest_pause: float | None = None
-    """Seconds, for what was said hours apart. None: as long as it was."""
+    """Maximum pause in seconds, for envelopes that are hours apart. None: no maximum."""
 
 
 WHOLE_HISTORY = ReplayRange()
@@ -146,10 +149,21 @@ WHOLE_HISTORY = ReplayRange()
 async def replay(
     log: VisibleLog, span: ReplayRange, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> AsyncIterator[list[Envelope]]:
-    """What is said meanwhile is not in it. Raises `RequestError`."""
+    """Yield the envelopes of a range in batches, flagged as replayed.
+
+    What is written during the replay is not in it.
+
+    Args:
+        log: The log.
+        span: The range and the speed.
+        sleep: Waits for some seconds.
+
+    Raises:
+        RequestError: If the speed is not a number above 0.
+    """
     after, before, since, until, speed, longest_pause = span
     if speed is not None and not 0 < speed < float("inf"):
-        raise RequestError("speed: how many times as fast as it was said, a number above 0", param="speed")
+        raise RequestError("speed: must be a number above 0: how many times the original speed", param="speed")
     if since is not None:
         after = max(after, await log.spaces.first_seq_since(log.owner, log.name, since) - 1)
     if until is not None:
@@ -177,27 +191,29 @@ async def replay(
 
 
 MAX_PAGE_SIZE = 500
-"""So many envelopes, hits or contexts are given at once."""
+"""Maximum number of envelopes, hits or contexts in one result."""
 
 
 class Hit(msgspec.Struct, frozen=True):
+    """An envelope that matches a search."""
+
     envelope: Envelope
     at: int
     snippet: str
-    """A piece of what it says, with what was looked for."""
+    """A piece of its text with the match."""
 
 
 class Hits(msgspec.Struct, frozen=True):
-    """What was found, the newest first."""
+    """The results of a search, the newest first."""
 
     hits: tuple[Hit, ...]
     has_more: bool
     before: int
-    """Older ones are those before this number."""
+    """The older results are those before this number."""
 
 
 class History:
-    """What one reader may read of one space."""
+    """What one viewer may read of one space."""
 
     def __init__(
         self,
@@ -210,23 +226,33 @@ class History:
         other_history: Callable[[str], Awaitable[History | None]] | None = None,
         record: RecordHead | None = None,
     ) -> None:
-        """`advisory`: whether addresses are (the space's setting). `elsewhere`: the asker's own view of the space of
-        this name, None where they are nobody. `record`: the head of the space's record, for exports, if it is not the
-        store's."""
+        """Create a history.
+
+        Args:
+            store: The store.
+            owner: The owner of the space.
+            name: The name of the space.
+            viewer: Who reads.
+            advisory: Whether addresses are advisory (the space's setting).
+            other_history: Returns the viewer's own history of another space, None if it is no member.
+            record: Returns the head of the space's record, for exports. None: read it from the store.
+        """
         self.log = VisibleLog(store, owner, name, viewer, advisory=advisory)
         self._other_history = other_history
         self._record = record or self._head_of_record
         self._store = store
 
     async def head(self) -> int:
+        """Return the number of the newest envelope."""
         return await self.log.head()
 
     async def one(self, seq: int) -> Envelope | None:
+        """Return the envelope with this number; None if there is none or it is not visible."""
         stored = await self.log.one(seq)
         return None if stored is None else stored.envelope
 
     async def by_id(self, id: str) -> Envelope | None:
-        """The last one with this id."""
+        """Return the latest envelope with this id; None if there is none or it is not visible."""
         stored = await self.log.by_id(id)
         return None if stored is None else stored.envelope
 
@@ -239,7 +265,7 @@ class History:
         newest: bool = False,
         **which: Unpack[EnvelopeFilter],
     ) -> Page:
-        """Envelopes with after < seq < before, ascending: the first `limit`, or the last ones (`newest`)."""
+        """Return envelopes with after < seq < before, ascending: the first `limit`, or the last ones (`newest`)."""
         return await self.log.page(after=after, before=before, limit=_clamp_limit(limit), newest=newest, **which)
 
     async def search(
@@ -250,7 +276,7 @@ class History:
         limit: int = 50,
         **which: Unpack[EnvelopeFilter],
     ) -> Hits:
-        """What holds this anywhere in its payload: any script, case does not matter (`storage.search`)."""
+        """Search all strings of the payloads (`storage.search`), in any script and ignoring case."""
         from ...storage.search import snippet
 
         limit, log = _clamp_limit(limit), self.log
@@ -281,20 +307,24 @@ class History:
         return Hits(tuple(hits), has_more, before or 0)
 
     async def contexts(self, *, before: int | None = None, limit: int = 20) -> Contexts:
-        """The outermost contexts, the newest first, one line each."""
+        """Return the outermost contexts, the newest first, with one summary each."""
         return await summaries.contexts(self.log, before=before, limit=_clamp_limit(limit))
 
     async def tree(self, path: str) -> ContextTree | None:
-        """A context with what is inside it, what triggered it and what came of it. None: there is nothing to see."""
+        """Return a context with its inner contexts, triggers and results; None if nothing is visible."""
         context_tree = await read_tree(self.log, path)
         return context_tree if context_tree.trees else None
 
     async def patterns(self, *, before: int | None = None, limit: int = 200) -> Patterns:
-        """The shapes of the newest reasoning, by kind and tool."""
+        """Return the shapes of the newest reasoning, by kind and tool."""
         return await summaries.patterns(self.log, before=before, limit=_clamp_limit(limit))
 
     async def references(self, seq: int) -> References | None:
-        """What it refers to, here and in other spaces, and what refers to it. None: there is no such envelope."""
+        """Return what an envelope refers to, here and in other spaces, and what refers to it.
+
+        Returns:
+            None if the envelope is not visible.
+        """
         return await references(self.log, seq, self._other_log)
 
     def export(
@@ -308,7 +338,17 @@ class History:
         metadata: bool = True,
         complete: bool = False,
     ) -> AsyncIterator[bytes]:
-        """JSON lines, in chunks of whole lines (`exporting`). `dialect` is jsonl's; the last three are chat-jsonl's."""
+        """Yield JSON lines, in chunks of whole lines (see `export`).
+
+        Args:
+            format: The format.
+            after: Only envelopes after this number.
+            before: Only envelopes before this number.
+            dialect: The dialect of jsonl.
+            reasoning: Where reasoning stands, in chat-jsonl.
+            metadata: Whether lines have metadata, in chat-jsonl.
+            complete: Only dialogues with a question and an answer, in chat-jsonl.
+        """
         match format:
             case "chat-jsonl":
                 return export.export_chats(
@@ -321,7 +361,7 @@ class History:
     def replay(
         self, span: ReplayRange = WHOLE_HISTORY, *, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     ) -> AsyncIterator[list[Envelope]]:
-        """What was said, in batches, flagged `replayed`: at once, or `speed` times as fast as it was."""
+        """Yield envelopes in batches, flagged as replayed: without pauses, or `speed` times as fast as originally."""
         return replay(self.log, span, sleep)
 
     async def _head_of_record(self) -> Mapping[str, Any] | None:

@@ -1,7 +1,7 @@
-"""The reasoning of a space at a glance: its contexts, one line each, and the shapes that they have.
+"""Summaries of the reasoning in a space: its contexts with one line each, and the shapes that they have.
 
-Both go from the newest context to the oldest. One answer reads at most `reading.MOST_READ` envelopes, of one context
-at most `MAX_PER_CONTEXT`, and `reading.MOST_WEIGHED` bytes; `before` of the answer is where to go on.
+Both go from the newest context to the oldest. One result scans at most `visible_log.MAX_SCANNED` envelopes, of one
+context at most `MAX_PER_CONTEXT`, and `visible_log.MAX_SCANNED_BYTES` bytes. `before` in the result is where to go on.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ if TYPE_CHECKING:
     from ...storage import StoredEnvelope
 
 MAX_PER_CONTEXT = 500
-"""So many envelopes of one context are looked at."""
+"""Maximum number of envelopes of one context that are scanned."""
 
 MAX_EXAMPLES = 3
 _CONTEXTS_PER_QUERY = 50
 
 
 class ContextLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One outermost context. Times are the gateway's, in milliseconds since 1970."""
+    """The summary of one outermost context. Times are the gateway's, in milliseconds since 1970."""
 
     path: str
     seq: int
-    """Of what opened it: where it stands in the list."""
+    """Number of the envelope that opened it, which is its position in the list."""
     owner: str = ""
-    """Empty: the reader was shown nothing of its owner's in it."""
+    """Empty: the viewer sees nothing by its owner in it."""
     status: Status
     started: int
     ended: int | None = None
-    """None: it has not, or its end is not shown."""
+    """None: it has not ended, or its end is not visible."""
     start: str = ""
     conclusion: str = ""
-    """The words of both, or the beginnings of them."""
+    """Excerpts of the start and of the conclusion."""
     confidence: float | None = None
-    """Of its conclusion."""
+    """Confidence of its conclusion."""
     triggers: tuple[str, ...] = ()
     participants: tuple[str, ...] = ()
     kinds: dict[str, int] = {}
-    """How much of each kind was said in it, and in the contexts inside."""
+    """Number of envelopes of each kind, with those of inner contexts."""
     contexts: int = 0
-    """How many contexts are inside."""
+    """Number of inner contexts."""
     has_more: bool = False
-    """Whether there is more in it than was counted."""
+    """Whether it has more envelopes than were counted."""
 
 
 class _TreeStatus(NamedTuple):
-    """What is kept of a tree until all were looked at."""
+    """What is remembered of a tree until all are scanned."""
 
     path: str
     owner: str
@@ -65,46 +65,51 @@ class _TreeStatus(NamedTuple):
 
 
 class Contexts(msgspec.Struct, frozen=True):
+    """A page of summaries."""
+
     contexts: tuple[ContextLine, ...]
     has_more: bool
     before: int
-    """Older ones are those before this number."""
+    """The older ones are those before this number."""
 
 
 class Pattern(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to reason: by kind and tool, as `envelopes.tree.shape` says it."""
+    """A way of reasoning, by kind and tool (see `envelopes.tree.shape`)."""
 
     shape: tuple[str, ...]
     count: int
     statuses: dict[str, int]
     participants: dict[str, int]
-    """Who reasoned so, and how often."""
+    """Who reasoned in this way, and how often."""
     examples: tuple[str, ...]
-    """Paths of the newest."""
+    """Paths of the newest examples."""
 
 
 class Patterns(msgspec.Struct, frozen=True, kw_only=True):
+    """The shapes of the scanned contexts, with counts."""
+
     patterns: tuple[Pattern, ...]
     """The most frequent first."""
     contexts: int
-    """How many were looked at."""
+    """Number of scanned contexts."""
     kinds: dict[str, int]
     tools: dict[str, int]
     participants: dict[str, dict[str, int]]
-    """Who said how much of each kind within them."""
+    """Number of envelopes of each kind, by participant."""
     has_more: bool
     before: int
 
 
 async def contexts(log: VisibleLog, *, before: int | None = None, limit: int = 20) -> Contexts:
-    """The newest outermost contexts of which the reader is shown something."""
+    """Return the newest outermost contexts of which the viewer sees something."""
     lines: list[ContextLine] = []
     scanned_count, scanned_bytes, last, is_exhausted = 0, 0, before or 0, False
     async for opening, raw in _newest_contexts(log, before):
         scanned_count += 1
         if raw is not None:
             scanned_count, scanned_bytes = scanned_count + raw.count, scanned_bytes + raw.size_bytes
-            # What was said below a path before anybody stood at it is beside it. Of one path the newest is told.
+            # Envelopes below a path, written before the path itself was opened, are a tree of their own. Of each path
+            # the newest tree is shown.
             lines += [
                 _context_line(log, tree, opening, raw)
                 for tree in {tree.path: tree for tree in build_visible_trees(log, raw)}.values()
@@ -118,7 +123,7 @@ async def contexts(log: VisibleLog, *, before: int | None = None, limit: int = 2
 
 
 async def patterns(log: VisibleLog, *, before: int | None = None, limit: int = 200) -> Patterns:
-    """The shapes of the newest outermost contexts, of at most `limit` of them."""
+    """Return the shapes of the newest outermost contexts, of at most `limit` of them."""
     by_shape: dict[tuple[str, ...], list[_TreeStatus]] = {}
     by_kind, by_tool = Counter[str](), Counter[str]()
     by_sender: dict[str, Counter[str]] = {}
@@ -153,8 +158,11 @@ async def patterns(log: VisibleLog, *, before: int | None = None, limit: int = 2
 async def _newest_contexts(
     log: VisibleLog, before: int | None
 ) -> AsyncIterator[tuple[StoredEnvelope, RawContext | None]]:
-    """What opened contexts, the newest first, with each outermost context once, at its newest opening. None: it is
-    inside another, or comes again."""
+    """Yield the envelopes that opened contexts, the newest first.
+
+    With each comes its outermost context, once, at its newest opening. It is None if the context is an inner one, or
+    was opened again later.
+    """
     has_more = True
     while has_more:
         rows = await log.spaces.find_openers(log.owner, log.name, before=before, limit=_CONTEXTS_PER_QUERY)
@@ -175,7 +183,7 @@ async def _newest_contexts(
 
 
 async def nested_paths(log: VisibleLog, rows: list[StoredEnvelope]) -> frozenset[str]:
-    """Which of the paths that these opened are inside a context that was opened, too."""
+    """Return those of the opened paths whose enclosing context was opened, too."""
     above = {path: context.ancestors(path) for stored in rows if (path := stored.place.path) is not None}
     ancestors = frozenset(one for several in above.values() for one in several)
     if not ancestors:

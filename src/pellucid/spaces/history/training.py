@@ -1,20 +1,22 @@
-"""A reasoning as a line of training data, as OpenAI's fine-tuning and TRL's trainers read it.
+"""A reasoning as a line of training data, in the form that OpenAI's fine-tuning and TRL's trainers read.
 
     {"messages": [{"role": "user", "content": …}, {"role": "assistant", "content": …, "reasoning_content": …}, …],
      "tools": […], "metadata": {"space": …, "context": …, …}}
 
 What loaders and chat templates expect, and what follows from it:
 
-* `content` is always a string (OpenAI refuses lists and null in some roles; templates call its methods), and empty only
-  beside a tool call: a turn without an answer ends with what was thought last.
-* One call in each message, with its result right behind it, also where nobody responded (the content is empty then, and
-  `unanswered` counts them): OpenAI refuses a call without a result, and gpt-oss's template writes the first call alone.
-* `arguments` is a JSON string: OpenAI's form; and Arrow, which aligns the keys of all lines, leaves it alone. Names of
-  tools, and of speakers, are of the characters that OpenAI allows; ids of calls are short.
-* user and assistant alternate, as many templates demand: what several said is one message, with their names in it.
-* Where reasoning stands is chosen: `reasoning_content` (Qwen, DeepSeek, GLM, Kimi), `thinking` (gpt-oss, Harmony),
+* `content` is always a string (OpenAI refuses lists and null in some roles; templates call its methods). It is empty
+  only with a tool call: a turn without an answer ends with the last thought as its content.
+* Each message has one call, directly followed by its result, also if there was no response (then the content is empty,
+  and `unanswered` counts them). OpenAI refuses a call without a result, and gpt-oss's template writes only the first
+  call.
+* `arguments` is a JSON string. That is OpenAI's form, and Arrow, which aligns the keys of all lines, leaves it alone.
+  Names of tools and speakers have only the characters that OpenAI allows; ids of calls are short.
+* user and assistant alternate, as many templates demand: messages of several participants are one message, with their
+  names in it.
+* The place of reasoning can be chosen: `reasoning_content` (Qwen, DeepSeek, GLM, Kimi), `thinking` (gpt-oss, Harmony),
   `reasoning`, in the content between `<think>` and `</think>`, or nowhere (OpenAI refuses fields it does not know).
-* All that is ours stands in `metadata`, with the same keys in every line, and can be left out.
+* Our own additions stand in `metadata`, with the same keys in every line, and can be left out.
 """
 
 from __future__ import annotations
@@ -34,11 +36,11 @@ _FORBIDDEN_NAME_CHARS = re.compile(r"[^A-Za-z0-9_-]")
 
 PARAGRAPH_BREAK = "\n\n"
 _ANY_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
-"""The parameters of a tool that nobody described."""
+"""The parameters of a tool without a description."""
 
 
 def messages(turns: Sequence[DialogueTurn], form: ReasoningForm = "reasoning_content") -> list[dict[str, Any]]:
-    """The turns of a dialogue, as messages."""
+    """Convert the turns of a dialogue to messages."""
     writer = _MessageWriter(form)
     for turn in turns:
         match turn:
@@ -55,7 +57,12 @@ def messages(turns: Sequence[DialogueTurn], form: ReasoningForm = "reasoning_con
 
 
 def tools(turns: Sequence[DialogueTurn], known: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The tools that were called, as their servers describe them (`known`, by name), if they do."""
+    """Return the tools that were called, as their servers describe them.
+
+    Args:
+        turns: The turns of a dialogue.
+        known: Descriptions of tools by name, as `tools/list` gives them.
+    """
     return [
         _tool_definition(name, known.get(name, {}))
         for name in dict.fromkeys(t.name for t in turns if isinstance(t, ToolCallTurn))
@@ -70,7 +77,15 @@ def training_line(
     form: ReasoningForm = "reasoning_content",
     metadata: bool = True,
 ) -> dict[str, Any]:
-    """`about`: what else is told of it in `metadata`."""
+    """Build a line of training data.
+
+    Args:
+        dialogue: The dialogue.
+        known: Descriptions of tools by name.
+        extra_metadata: Further metadata.
+        form: Where reasoning stands.
+        metadata: Whether the line has metadata.
+    """
     fields: dict[str, Any] = {"messages": messages(dialogue.turns, form)}
     if called_tools := tools(dialogue.turns, known):
         fields["tools"] = called_tools
@@ -89,11 +104,13 @@ def training_line(
 
 
 def is_complete(dialogue: Dialogue) -> bool:
-    """Whether there is a question at its beginning, and an answer or a conclusion at its end."""
+    """Check whether a dialogue begins with a question and ends with an answer or a conclusion."""
     return dialogue.trigger != "none" and dialogue.answered
 
 
 class _MessageWriter:
+    """Builds the messages, turn by turn."""
+
     def __init__(self, form: ReasoningForm) -> None:
         self.messages: list[dict[str, Any]] = []
         self.thoughts: list[str] = []
@@ -102,7 +119,7 @@ class _MessageWriter:
         self._call_count = 0
 
     def add_incoming(self, turn: IncomingTurn) -> None:
-        # What was thought before was said before: others answer to it.
+        # Thoughts before it become an answer: the other participant may have replied to them.
         if self.thoughts:
             self.add_answer(self.thoughts.pop())
         self._pending.append(turn)

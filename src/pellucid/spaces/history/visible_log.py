@@ -1,9 +1,9 @@
-"""A space's log as one reader may see it, in bounded pieces.
+"""The log of a space as one viewer may see it, in bounded pieces.
 
-Everything that is read out of a space goes through a `VisibleLog`: what the reader is not shown (`envelopes.is_shown`) does
-not get past it. It looks through at most `MAX_SCANNED` envelopes for one answer, however few of them the reader is given,
-and holds no more than about `MAX_HELD_BYTES` bytes of them, however long they are; it says how far it came: who wants more
-goes on from there. What the store gives at once is bounded, too (`storage.Portion`).
+Everything that is read from a space goes through a `VisibleLog`, which drops what the viewer may not see
+(`envelopes.is_shown`). For one result it scans at most `MAX_SCANNED` envelopes, however few of them are visible, and
+holds about `MAX_HELD_BYTES` bytes at most. The result says how far it came, so that a reader can go on from there. The
+store's own results are bounded, too (`storage.EnvelopePage`).
 """
 
 from __future__ import annotations
@@ -21,44 +21,46 @@ if TYPE_CHECKING:
     from ...storage import EnvelopePage, Store, StoredEnvelope
 
 PAGE_SIZE = 500
-"""So many envelopes are read at once."""
+"""Number of envelopes in one query."""
 
 MAX_SCANNED = 10_000
-"""So many are looked through for one answer, at most."""
+"""Maximum number of envelopes that are scanned for one result."""
 
 MAX_HELD_BYTES = 4 << 20
-"""When an answer holds so many bytes it is not added to: its envelopes are that and another portion at most."""
+"""Size of a result at which nothing more is added. It may exceed this by one page of the store."""
 
 MAX_SCANNED_BYTES = 64 << 20
-"""So many bytes are looked through for one answer: as with `MAX_SCANNED`, a portion more."""
+"""Maximum number of bytes that are scanned for one result, plus one page of the store."""
 
 
 class EnvelopeFilter(TypedDict, total=False):
-    """Which envelopes are asked for; all, where nothing is said."""
+    """Which envelopes are wanted. Without a filter: all."""
 
     sender: str | None
     kinds: Sequence[str]
     """Any of these; each may end in `/*`."""
     within: str | None
-    """What stands in this context, or in one inside it."""
+    """Only what stands in this context or in one inside it."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A piece of the history."""
+    """A part of the history."""
 
     envelopes: tuple[Envelope, ...]
     """In their order."""
     at: tuple[int, ...]
-    """When the gateway took each: milliseconds since 1970."""
+    """When the gateway accepted each, in milliseconds since 1970."""
     has_more: bool
-    """Whether there may be more in the direction in which it was read."""
+    """Whether there may be more in the direction of reading."""
     first: int
     last: int
-    """What was looked through: the page after it is that after `last`, the one before it that before `first`."""
+    """The first and last number that were scanned. The next page is the one after `last`, the previous one that before
+    `first`.
+    """
 
 
 class VisibleLog:
-    """One space, for one reader."""
+    """One space, for one viewer."""
 
     def __init__(self, store: Store, owner: str, name: str, viewer: SpaceViewer, *, advisory: bool = False) -> None:
         self.spaces = store.spaces
@@ -68,29 +70,31 @@ class VisibleLog:
         self._advisory = advisory
 
     def is_visible(self, stored: StoredEnvelope) -> bool:
+        """Check whether the viewer may see an envelope."""
         return is_shown(stored.envelope, stored.place, self.viewer, advisory=self._advisory)
 
     def with_flags(self, stored: StoredEnvelope) -> StoredEnvelope:
-        """As it is told: with what there is to be seen about it."""
+        """Return the envelope with its flags, as readers get it."""
         flagged = stored.with_flags
         return stored if flagged is stored.envelope else replace(stored, envelope=flagged)
 
     async def head(self) -> int:
-        """The number of the newest envelope; 0 if nothing was said, or there is no such space."""
+        """Return the number of the newest envelope; 0 if there is none, or no such space."""
         head = await self.spaces.head(self.owner, self.name)
         return 0 if head is None else head.head
 
     async def one(self, seq: int) -> StoredEnvelope | None:
+        """Return the envelope with this number; None if there is none or it is not visible."""
         stored = await self.spaces.get_envelope(self.owner, self.name, seq)
         return self.with_flags(stored) if stored is not None and self.is_visible(stored) else None
 
     async def by_id(self, id: str, *, before: int | None = None) -> StoredEnvelope | None:
-        """The last one with this id; `before`: that was said before this number."""
+        """Return the latest envelope with this id, and a number below `before`."""
         stored = await self.spaces.get_envelope_by_id(self.owner, self.name, id, before=before)
         return self.with_flags(stored) if stored is not None and self.is_visible(stored) else None
 
     async def correlated(self, ids: Sequence[str], *, after: int = 0, limit: int = PAGE_SIZE) -> EnvelopePage:
-        """What correlates to any of these ids: so many of them, or so much, at most."""
+        """Return the visible envelopes that correlate to any of these ids, within the bounds of one query."""
         portion = await self.spaces.find_correlated(self.owner, self.name, ids, after=after, limit=limit)
         visible = [
             (self.with_flags(stored), size)
@@ -110,7 +114,7 @@ class VisibleLog:
         newest: bool = False,
         **which: Unpack[EnvelopeFilter],
     ) -> Page:
-        """What the reader is given of after < seq < before: the first `limit`, or the last ones (`newest`)."""
+        """Return visible envelopes with after < seq < before: the first `limit`, or the last ones (`newest`)."""
         collected: list[StoredEnvelope] = []
         low, high, scanned_count, has_more = after, before, 0, True
         held_bytes = scanned_bytes = 0
@@ -167,8 +171,10 @@ class VisibleLog:
     async def batches(
         self, *, after: int = 0, before: int | None = None, kinds: Sequence[str] = ()
     ) -> AsyncIterator[list[StoredEnvelope]]:
-        """All that the reader is given, in batches: no more than one is held. What is said while it is read is not in
-        it: it ends where the log ended."""
+        """Yield all visible envelopes in batches; no more than one is held.
+
+        It ends where the log ended at its start. What is written while it is read is not in it.
+        """
         end = await self.head() + 1
         end = end if before is None else min(before, end)
         while after < end - 1:

@@ -1,8 +1,9 @@
-"""A space as it lives in a gateway: what is said is judged at the head of its log, kept, then told to everybody.
+"""A space in the gateway: envelopes are judged at the head of its log, stored, then delivered to all participants.
 
-* `Spaces` is all of them, `Space` one; a `Session` is one connection of a participant, its `Outlet` where its frames go.
-* `state` judges and knows no I/O; `writer` appends what was judged, and begins anew where another replica was faster;
-  `delivery` has those who sit there, and each is given what it may see, once and in order.
-* `hearing` and `redaction` stand before all of it; `keeper` and `presence` say what nobody says: that somebody
-  came or left, that a context fell silent.
+* `Spaces` holds all spaces of a process, `Space` is one; a `Session` is one connection of a participant, its `Outlet`
+  is the sink for its frames.
+* `state` judges envelopes and does no I/O. `writer` appends what was judged, and starts again if another replica was
+  faster. `delivery` knows the sessions and gives each one what it may see, once and in order.
+* `ingest` and `redaction` come before all of it. `maintenance` writes the envelopes that no participant sends: joins
+  and leaves, and the end of silent contexts.
 """

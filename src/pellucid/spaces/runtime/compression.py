@@ -1,9 +1,10 @@
-"""Long reasoning, said shorter: after so many thoughts in a context the gateway says them in one.
+"""Summaries of long reasoning.
 
     {"kind": "reasoning/thought", "context": "msg-301", "payload": {"message": …, "metadata": {"compresses": [ids]}}}
 
-The thoughts themselves stay. It is done where the last of them was heard, so by one replica; and it is left undone
-where whoever writes it fails.
+After a number of thoughts in a context, the gateway writes one thought that stands for them. The thoughts themselves
+stay. The replica that stored the last of them writes the summary, so it is written once. If the compressor fails, there
+is no summary.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from .state import SpaceState
 from .write_queue import EnvelopeFactory
 
 Compressor: TypeAlias = Callable[[Sequence[Envelope]], Awaitable[str]]
-"""What these say, in fewer words; empty: nothing."""
+"""Summarises envelopes in fewer words. An empty text: there is no summary."""
 
 MAX_CONTEXTS = 1_000
 
 
 class CompressionHost(Protocol):
-    """The space, in which what was compressed is said."""
+    """The space to which summaries are written."""
 
     owner: str
     name: str
@@ -43,15 +44,17 @@ class CompressionHost(Protocol):
 
 
 class ThoughtCompression:
+    """Counts thoughts and writes summaries, for one space."""
+
     def __init__(self, space: CompressionHost, spaces: Spaces, compressor: Compressor) -> None:
         self._space = space
         self._spaces = spaces
         self._compressor = compressor
         self._uncompressed: dict[str, list[int]] = {}
-        """The thoughts of each context that nobody said shorter yet: their numbers."""
+        """Sequence numbers of the thoughts of each context that are not summarised yet."""
 
     def on_stored(self, stored: Sequence[StoredEnvelope]) -> None:
-        """These were said here, and are stored."""
+        """Count envelopes that this replica stored."""
         settings = self._space.settings.compress
         if settings is None:
             return
@@ -80,7 +83,7 @@ class ThoughtCompression:
             except PellucidError:
                 return
             except Exception as error:
-                log.warning("thoughts could not be said shorter: %s", error_location(error))
+                log.warning("thoughts could not be summarised: %s", error_location(error))
                 return
             if not summary or not thoughts:
                 return

@@ -1,16 +1,17 @@
-"""Who sits in a space at this replica, and what each of them is given of what is stored.
+"""The sessions of a space at this replica, and the delivery of stored envelopes to them.
 
-* To every seat what it may see: one write for each commit, of frames that are made once. Seats that speak the same
-  dialect and read by the same rights are a group; what a stranger in the group is shown is worked out once for all of
-  them. It differs for nobody but whoever said it, is addressed by it, or owns what it ends, and those are shown what a
-  stranger is, at least (see `envelopes.shown`).
-* A seat whose outlet is full is behind. Nothing more is written to it; what it may see is counted, until its outlet is
-  drained.
-* A seat that comes in, or comes back, has its own place in the log (`seat.at`) until it is in the audience. It is given
-  what follows, page by page, as its outlet takes it. When nothing follows that was delivered to others, it is put into
-  the audience: in the same step, so that nothing comes in between. What is not delivered yet is not read ahead.
-* Whose rights are others now is told so by a welcome, and reads by them from that commit on; whoever is put out is
-  given what put them out, and let go.
+* Every session gets what it may see: one write for each commit, of frames that are encoded once. Sessions with the same
+  dialect and the same rights to read are a group. The frames for a viewer who has nothing to do with the commit are
+  worked out once for the group. They differ only for the sender of an envelope, its recipients, and the owner of what
+  it ends. Those see at least the same frames (see `envelopes.visibility`).
+* A session whose outlet is full lags. Nothing more is written to it, and the visible envelopes that it misses are
+  counted until its outlet is drained.
+* A session that joins or comes back has its own position in the log (`session.position`) until it is in the audience.
+  It gets the following envelopes page by page, as fast as its outlet takes them. When nothing is left that was
+  delivered to others, it is added to the audience in the same step, so that nothing comes in between. Envelopes that
+  are not delivered yet are not read ahead.
+* A participant whose rights change gets a new welcome, and reads by the new rights from that commit on. A removed
+  participant gets the envelope that removed it and is then disconnected.
 """
 
 from __future__ import annotations
@@ -34,25 +35,25 @@ from .live_state import Configuration, LiveState
 from .session import Frame, RawWrite, RawWriteOutlet, Session, encode_frame
 
 Spawn: TypeAlias = Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]]
-"""Runs it in the background, until the space is closed."""
+"""Runs a coroutine in the background, until the space is closed."""
 
 ANONYMOUS_ID = ""
-"""Nobody's id."""
+"""An id that no participant has."""
 PAGE_SIZE = 200
 MAX_SCANNED_PAGES = 20
-"""In which so many envelopes are looked for as were asked for: others may hide between them."""
+"""How many pages are scanned for the requested number of visible envelopes."""
 MAX_ATTEMPTS = 5
 RETRY_PAUSE_SECONDS = 0.5
 
 
 class _Commit:
-    """One commit, with its frames."""
+    """The envelopes of one commit, with their frames."""
 
     def __init__(self, stored: Sequence[StoredEnvelope], advisory: bool) -> None:
         self.stored = stored
         self.advisory = advisory
         self.concerned: set[str] = set()
-        """Whom it may be shown to where a stranger is not."""
+        """Ids of participants who may see more than an unrelated viewer."""
         self._frames: dict[DialectName, list[Frame | None]] = {}
         for one in stored:
             envelope = one.envelope
@@ -62,6 +63,13 @@ class _Commit:
                 self.concerned.add(one.place.owner)
 
     def frames(self, dialect: DialectName, viewer: SpaceViewer, limit: int | None = None) -> list[Frame]:
+        """Return the frames that the viewer may see.
+
+        Args:
+            dialect: The dialect of the frames.
+            viewer: Who reads.
+            limit: Only the first envelopes of the commit. None: all.
+        """
         cached = self._frames.get(dialect)
         if cached is None:
             cached = self._frames[dialect] = [None] * len(self.stored)
@@ -76,11 +84,13 @@ class _Commit:
 
 
 class _AudienceGroup:
+    """Sessions with the same dialect and the same rights to read."""
+
     def __init__(self, dialect: DialectName, view: SpaceView, reasoning: bool, observes: bool) -> None:
         self.dialect = dialect
         self.anonymous_viewer = SpaceViewer(participant=ANONYMOUS_ID, view=view, reasoning=reasoning, observes=observes)
         self.raw_writes: dict[Session, RawWrite] = {}
-        """Those that may be written to with nothing asked."""
+        """Sessions with a direct write function."""
         self.indirect: dict[Session, None] = {}
 
     def discard(self, session: Session) -> None:
@@ -92,21 +102,23 @@ class _AudienceGroup:
 
 
 class Audience:
-    """The seats that hear what is said now."""
+    """The sessions that are up to date and receive new envelopes at once."""
 
     def __init__(self, configuration: Configuration, *, delivered: int) -> None:
         self.delivered = delivered
-        """The number of the newest envelope that was delivered."""
+        """Number of the newest delivered envelope."""
         self.configure(configuration)
         self._groups: dict[tuple[object, ...], _AudienceGroup] = {}
         self._lagging: dict[Session, None] = {}
 
     def configure(self, configuration: Configuration) -> None:
+        """Apply the settings of the space."""
         self.advisory = configuration.settings.advisory
         self.max_buffered_bytes = configuration.settings.limits.outlet_bytes
-        """Bytes that may wait in an outlet."""
+        """Maximum number of bytes that may wait in an outlet."""
 
     def add(self, session: Session) -> None:
+        """Add a session that is up to date."""
         viewer = session.viewer
         key = (session.wire_dialect, viewer.view, viewer.reasoning, viewer.observes)
         group = self._groups.get(key)
@@ -131,6 +143,7 @@ class Audience:
             group.indirect[session] = None
 
     def discard(self, session: Session) -> None:
+        """Remove a session, if it is in the audience."""
         self._lagging.pop(session, None)
         if session.group_key is None:
             return
@@ -143,14 +156,22 @@ class Audience:
         session.group_key = None
 
     def regroup(self, session: Session) -> None:
-        """Its dialect or its rights are others now."""
+        """Move a session to another group after its dialect or rights changed."""
         if session.group_key is not None:
             self.discard(session)
             self.add(session)
 
     def deliver(self, stored: Sequence[StoredEnvelope], removed: dict[str, int]) -> list[Session]:
-        """To all. `out`: participants who are put out by one of these, and by which (its place in `stored`): they are
-        shown nothing after it. Those whose outlet is full now come back, and are behind."""
+        """Deliver a commit to all sessions of the audience.
+
+        Args:
+            stored: The envelopes.
+            removed: Participants that one of these envelopes removes, with its index in `stored`. They see nothing
+                after it.
+
+        Returns:
+            The sessions whose outlet is full now. They lag from here on.
+        """
         commit = _Commit(stored, self.advisory)
         concerned, max_buffered_bytes = commit.concerned, self.max_buffered_bytes
         full: list[tuple[Session, int]] = []
@@ -162,15 +183,15 @@ class Audience:
             if is_uniform:
                 data = shared[0].wire if len(shared) == 1 else b"".join([frame.wire for frame in shared])
                 failed_writes: list[RawWrite] = []
-                # Nothing but lines is touched here: what is said to hundreds is a system call each, and what Python
-                # has to fetch in between costs as much again.
+                # Only the write functions are touched here. A broadcast is one system call for each session, and
+                # further attribute accesses in this loop would cost as much again.
                 for raw_write in tuple(group.raw_writes.values()):
                     try:
                         raw_write(data)
                     except Exception:
                         failed_writes.append(raw_write)
                 if failed_writes:
-                    # Their outlets know what that means.
+                    # Write through their outlets, which handle the failure.
                     sessions += [
                         session for session, raw_write in group.raw_writes.items() if raw_write in failed_writes
                     ]
@@ -190,7 +211,7 @@ class Audience:
                     try:
                         outlet.write(frames)
                     except Exception as error:
-                        log.error("an outlet broke: %s", error_location(error))
+                        log.error("an outlet failed: %s", error_location(error))
                         broken.append(session)
         for session in self._lagging:
             session.missed_count += len(
@@ -199,7 +220,7 @@ class Audience:
                 )
             )
         for session in broken:
-            session.close(close_codes.INTERNAL_ERROR, "what was said could not be sent")
+            session.close(close_codes.INTERNAL_ERROR, "an envelope could not be sent")
         for session, missed in full:
             self.discard(session)
             self._lagging[session] = None
@@ -209,7 +230,7 @@ class Audience:
 
 
 class CatchUp:
-    """Gives a seat what stands between its place in the log and `audience`."""
+    """Sends a session what lies between its position and the audience."""
 
     def __init__(
         self,
@@ -228,10 +249,16 @@ class CatchUp:
         self._spawn = spawn
 
     def begin(self, session: Session, after: int | None, history: int) -> None:
-        """Its welcome is written; nothing else is."""
+        """Start with a session whose welcome is the only thing that is written.
+
+        Args:
+            session: The session.
+            after: The last envelope that its participant has. None: none was named.
+            history: How many of the latest visible envelopes it wants, if `after` is None.
+        """
         session.position = self._audience.delivered if after is None else after
         if session.position > self._audience.delivered:
-            # The number is of another space by this name: of this one they know nothing, and it is all past.
+            # The number belongs to an earlier space of this name. Everything in this one is new to them, and past.
             session.position, session.replayed_until = 0, self._audience.delivered
         if after is None and history > 0:
             session.catch_up_task = self._spawn(self._catch_up_with_retries(session, history))
@@ -239,7 +266,7 @@ class CatchUp:
             session.catch_up_task = self._spawn(self._catch_up_with_retries(session, 0))
 
     def resume_when_drained(self, session: Session) -> None:
-        """Its outlet is full: until it is drained."""
+        """Wait until the session's full outlet is drained, then return it to the audience."""
         session.catch_up_task = self._spawn(self._resume_after_drain(session))
 
     async def _resume_after_drain(self, session: Session) -> None:
@@ -262,7 +289,11 @@ class CatchUp:
         self._audience.add(session)
 
     def _catch_up_from_memory(self, session: Session) -> bool:
-        """Whether all that it missed is at hand, and written: then it is up to date."""
+        """Write what the session missed, if all of it is in memory.
+
+        Returns:
+            Whether the session is up to date.
+        """
         if session.position < self._audience.delivered:
             recent = self._living.recent.after(session.position, PAGE_SIZE + 1)
             if recent is None or len(recent) > PAGE_SIZE:
@@ -283,7 +314,7 @@ class CatchUp:
             except PellucidError:
                 attempts += 1
                 if attempts == MAX_ATTEMPTS:
-                    session.close(close_codes.TRY_AGAIN_LATER, "the history does not answer; come back in a moment")
+                    session.close(close_codes.TRY_AGAIN_LATER, "the history does not answer; connect again in a moment")
                     return
                 await asyncio.sleep(RETRY_PAUSE_SECONDS * attempts)
         self._audience.discard(session)
@@ -320,8 +351,10 @@ class CatchUp:
             session.outlet.write(frames)
 
     async def _replay(self, session: Session, count: int) -> None:
-        """The last that it may see, flagged. Where they begin is looked for first: what was looked through is not held,
-        unless it was one portion."""
+        """Write the latest visible envelopes, flagged as replayed.
+
+        Their beginning is searched first. The scanned pages are not held in memory, unless it was a single one.
+        """
         end = session.position + 1
         step = max(PAGE_SIZE, min(count, 1000))
         first = before = end
@@ -365,21 +398,32 @@ class CatchUp:
         return is_shown(one.envelope, one.place, session.viewer, advisory=self._audience.advisory)
 
     async def _page(self, **query: Any) -> list[StoredEnvelope]:
-        """Raises `StoreError`."""
+        """Read a page of the log.
+
+        Raises:
+            StoreError: If the store fails.
+        """
         return await self._spaces.page(self._configuration.owner, self._configuration.name, **query)
 
 
 class Effects(NamedTuple):
+    """What a commit means for sessions."""
+
     removed: dict[str, int]
-    """Who is put out, and by which of the envelopes."""
+    """Participants who are removed, with the index of the envelope that removes them."""
     rights_changed: set[str]
-    """Who holds more or less than before."""
+    """Participants who hold more or less than before."""
     left: list[str]
     configuration_changed: bool
 
 
 def effects_of(stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> Effects:
-    """`changes`: those of each envelope."""
+    """Return the effects of a commit.
+
+    Args:
+        stored: The envelopes.
+        changes: The changes by each of them.
+    """
     effects = Effects({}, set(), [], any(_is_gateway_kind(one, CONFIGURED) for one in stored))
     for number, (one, some) in enumerate(zip(stored, changes, strict=True)):
         for change in some:
@@ -402,7 +446,7 @@ def _is_gateway_kind(stored: StoredEnvelope, kind: str) -> bool:
 
 
 class SessionRegistry:
-    """A space's seats."""
+    """The sessions of a space at this replica."""
 
     def __init__(
         self,
@@ -416,7 +460,7 @@ class SessionRegistry:
         self._living = living
         self._now_ms = now_ms
         self._by_participant: dict[str, dict[Session, None]] = {}
-        """By participant."""
+        """Sessions by participant."""
         self.audience = Audience(configuration, delivered=living.head)
         self._catch_up = CatchUp(self.audience, configuration, living, spaces, now_ms, spawn)
 
@@ -425,13 +469,13 @@ class SessionRegistry:
         return [session for own_sessions in self._by_participant.values() for session in own_sessions]
 
     def add(self, session: Session, after_seq: int | None, history: int) -> None:
-        """It is welcome, and is brought up to where the others are."""
+        """Welcome a session and bring it up to date."""
         self._by_participant.setdefault(session.participant, {})[session] = None
         self._send_welcome(session, after_seq)
         self._catch_up.begin(session, after_seq, history)
 
     def remove(self, session: Session) -> None:
-        """Nothing more is written to it."""
+        """Write nothing more to a session."""
         self.audience.discard(session)
         session.stop()
         own_sessions = self._by_participant.get(session.participant)
@@ -441,11 +485,12 @@ class SessionRegistry:
                 del self._by_participant[session.participant]
 
     def close(self, code: int, reason: str) -> None:
-        """All of them."""
+        """Close all sessions."""
         for session in self.all_sessions:
             session.close(code, reason)
 
     def deliver(self, stored: Sequence[StoredEnvelope], effects: Effects) -> None:
+        """Deliver a commit, with its effects on rights and members."""
         affected = effects.rights_changed
         if effects.configuration_changed:
             self.audience.configure(self._configuration)
@@ -461,7 +506,7 @@ class SessionRegistry:
                 session.close(close_codes.FORBIDDEN, "you are not in this space any more")
 
     def _update_rights(self, participants: Iterable[str]) -> None:
-        """Some of what they may is another now: they are told, and read by it."""
+        """Apply changed rights of participants to their sessions, and send them a new welcome."""
         state = self._living.state
         for participant in participants:
             for session in list(self._by_participant.get(participant, ())):

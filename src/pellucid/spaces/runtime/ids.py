@@ -1,6 +1,6 @@
-"""Ids of what the gateway says, and of what came without one. They can name a context.
+"""Ids of the gateway's envelopes and of envelopes without one, which can name a context; and tokens of participants.
 
-Tokens of participants: made here, told once, kept as a digest.
+A token is created here and shown once. Only its digest is stored.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ import random
 import secrets
 
 _random = random.Random(os.urandom(32))
-"""Asking the system for each would cost more than all else that is done with an envelope. Nothing is kept safe by an
-id's being unknown."""
+"""Not the system's generator: a call of it for each id would cost more than everything else that is done with an
+envelope. No secret depends on an id.
+"""
 
-# A child of a fork would go on with its parent's.
+# Otherwise the child of a fork would generate the same ids as its parent.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _random.seed(os.urandom(32)))
 
 
 def new_id() -> str:
+    """Return a new envelope id."""
     return f"env-{_random.getrandbits(128):032x}"
 
 
@@ -27,9 +29,13 @@ TOKEN_PREFIX = "pst_"
 
 
 def new_token() -> str:
+    """Return a new token of a participant."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def digest_of(token: str) -> bytes:
-    """What is kept of a token. It is random and long: a plain digest cannot be guessed back."""
+    """Return the digest under which a token is stored.
+
+    Tokens are random and long, so a plain hash cannot be reversed by guessing.
+    """
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

@@ -1,14 +1,13 @@
-"""From a frame to an envelope that may be judged: how much its sender says, whether it can be read, what in it nobody
-is to see.
+"""From a frame to an envelope that can be judged: rate limits, decoding, redaction.
 
-How much one participant may say: for each family of kinds, in messages and in bytes.
+How much one participant may send, for each family of kinds, in messages and in bytes:
 
-    guard = Guard(limits)
-    guard.take("reasoning", size, now)        # raises RequestError (too_many_requests) with `retry_after`
-    guard.out_of_patience(now)                # whether they go on all the same, and for how long
+    limiter = RateLimiter(limits)
+    limiter.take("reasoning", size, now)      # raises PellucidError (too_many_requests) with `retry_after`
+    limiter.exceeds_patience(now)             # whether the limit has been exceeded for too long
 
-Each is a bucket that holds `burst` and fills up by `per_second`. What is refused takes nothing. The limits are one
-replica's: they keep it, and whoever reads, from being drowned. `now` is in seconds, and never goes back.
+Each limit is a bucket that holds `burst` and refills by `per_second`. A refused message takes nothing from it. The
+limits hold for one replica: they protect it, and all readers, from floods. `now` is in seconds and never decreases.
 """
 
 from __future__ import annotations
@@ -33,10 +32,12 @@ FAMILIES = ("reasoning", "chat", "mcp")
 OTHER = "other"
 
 QUIET_SECONDS = 2.0
-"""Seconds without a refusal after which somebody is no longer over the limit."""
+"""Seconds without a refusal after which a participant no longer counts as over the limit."""
 
 
 class Bucket:
+    """A token bucket."""
+
     __slots__ = ("_at", "_available", "_rate")
 
     def __init__(self, rate: Rate) -> None:
@@ -45,7 +46,10 @@ class Bucket:
         self._at: float | None = None
 
     def wait_seconds(self, amount: float, now: float) -> float:
-        """Seconds until so much may be taken; 0: now. More than it ever holds is let by when it is full."""
+        """Return the seconds until the amount may be taken; 0: now.
+
+        More than the bucket ever holds is allowed when it is full.
+        """
         rate, level = self._rate, self._available
         if self._at is not None:
             level = min(rate.burst, level + max(0.0, now - self._at) * rate.per_second)
@@ -53,11 +57,12 @@ class Bucket:
         return max(0.0, (min(amount, rate.burst) - level) / rate.per_second)
 
     def take(self, amount: float) -> None:
+        """Take an amount."""
         self._available -= amount
 
 
 class RateLimiter:
-    """One participant's."""
+    """The limits of one participant."""
 
     __slots__ = ("_limits", "_messages", "_over_limit_since", "_over_limit_until", "_volume", "last_used")
 
@@ -66,12 +71,16 @@ class RateLimiter:
         self._messages = {family: Bucket(getattr(limits, family)) for family in (*FAMILIES, OTHER)}
         self._volume = {family: Bucket(limits.bytes) for family in (*FAMILIES, OTHER)}
         self._over_limit_since = self._over_limit_until = -QUIET_SECONDS
-        """When they began to be over the limit, and when they were last."""
+        """When the participant first exceeded its limit, and when it last did."""
         self.last_used = 0.0
-        """When they last said something."""
+        """When the participant last sent something."""
 
     def take(self, family: str, size_bytes: int, now: float) -> None:
-        """Raises `PellucidError`."""
+        """Charge one message.
+
+        Raises:
+            PellucidError: If the limit is exceeded.
+        """
         if family not in FAMILIES:
             family = OTHER
         self.last_used = now
@@ -84,7 +93,7 @@ class RateLimiter:
             raise PellucidError(
                 ErrorInfo(
                     "too_many_requests",
-                    f"this participant says more ({family}) than the space takes; wait {wait:.1f} s, and go on slower",
+                    f"this participant sends more ({family}) than the space accepts; wait {wait:.1f} s, send slower",
                     code="rate_limited",
                     retry_after=ceil(wait * 1000) / 1000,
                 )
@@ -93,6 +102,7 @@ class RateLimiter:
         volume.take(size_bytes)
 
     def exceeds_patience(self, now: float) -> bool:
+        """Check whether the participant has exceeded its limit for longer than the space tolerates."""
         return (
             now - self._over_limit_until < QUIET_SECONDS
             and self._over_limit_until - self._over_limit_since > self._limits.patience
@@ -100,7 +110,7 @@ class RateLimiter:
 
 
 class RateLimiters:
-    """Those of a space. Who said nothing for a while is forgotten: their buckets are full again."""
+    """The limiters of a space. Those of silent participants are dropped, because their buckets are full again."""
 
     MAX_LIMITERS = 1_000
 
@@ -110,7 +120,7 @@ class RateLimiters:
         self.set_limits(limits)
 
     def set_limits(self, limits: FloodLimits) -> None:
-        """From now on these hold."""
+        """Use these limits from now on."""
         if limits == self._limits:
             return
         self._limits = limits
@@ -119,6 +129,7 @@ class RateLimiters:
         self._full_after_seconds = max(QUIET_SECONDS, *(rate.burst / rate.per_second for rate in rates))
 
     def get(self, participant: str, now: float) -> RateLimiter:
+        """Return the limiter of a participant."""
         limiter = self._by_participant.get(participant)
         if limiter is None:
             if len(self._by_participant) >= self.MAX_LIMITERS:
@@ -133,20 +144,23 @@ class RateLimiters:
 
 
 MAX_CHARGED_UNREADABLE_BYTES = 1000
-"""Bytes that are counted of what cannot be read."""
+"""Maximum number of bytes that is charged for a frame that cannot be decoded."""
 
 
 class IngestedEnvelope(NamedTuple):
+    """An envelope that can be judged."""
+
     envelope: Envelope
-    """Without what must not be seen."""
+    """The envelope after redaction."""
     has_sender_id: bool
-    """Whether its id is its sender's own."""
+    """Whether its sender chose its id."""
     size_bytes: int
     redacted: tuple[str, ...]
     has_sender_ts: bool = False
-    """Whether its sender says when it was sent."""
+    """Whether its sender chose its time."""
 
     def to_request(self, on_result: OnResult, address: str = "") -> WriteRequest:
+        """Return the request to judge and store it."""
         return WriteRequest(
             on_result,
             envelope=self.envelope,
@@ -159,7 +173,7 @@ class IngestedEnvelope(NamedTuple):
 
 
 class RateLimited(PellucidError):
-    """`about` was not taken: its sender says more than the space takes."""
+    """The rate limit is exceeded; `envelope` was not accepted."""
 
     def __init__(self, info: ErrorInfo, envelope: Envelope) -> None:
         super().__init__(info)
@@ -167,13 +181,20 @@ class RateLimited(PellucidError):
 
 
 class DialectListener(Protocol):
+    """Is notified of a detected dialect."""
+
     def set_dialect(self, dialect: DialectName) -> None:
-        """It has shown which dialect it speaks."""
+        """Set the detected dialect."""
         ...
 
 
 class Ingest:
-    """A space's. `clock` gives seconds since 1970."""
+    """Decodes, limits and redacts the frames of a space.
+
+    Args:
+        configuration: The configuration of the space.
+        clock: Returns seconds since 1970.
+    """
 
     def __init__(self, configuration: Configuration, clock: Callable[[], float]) -> None:
         self._configuration = configuration
@@ -181,7 +202,7 @@ class Ingest:
         self._limiters = RateLimiters(configuration.settings.limits)
 
     def reload_limits(self) -> None:
-        """The settings may be others now."""
+        """Apply the limits of the current settings."""
         self._limiters.set_limits(self._configuration.settings.limits)
 
     def process(
@@ -192,8 +213,19 @@ class Ingest:
         dialect: DialectName | None,
         listener: DialectListener | None = None,
     ) -> IngestedEnvelope:
-        """`size`: the bytes of what was read before. `speaker` is told the dialect if that is not known yet. Raises
-        `PellucidError`."""
+        """Turn a frame into an envelope that can be judged.
+
+        Args:
+            participant: The sender.
+            data: The frame, or JSON that was decoded before.
+            size: Number of bytes, for JSON that was decoded before.
+            dialect: The dialect of the connection. None: not known yet.
+            listener: Is notified of the dialect when it is detected.
+
+        Raises:
+            EnvelopeError: If the frame is not a valid envelope.
+            PellucidError: If the rate limit is exceeded.
+        """
         now = monotonic()
         limiter = self._limiters.get(participant, now)
         size = _size_of(data) if size is None else size
@@ -203,7 +235,7 @@ class Ingest:
             if size > limit:
                 envelope_id, attempted_kind = peek(data)
                 raise EnvelopeError(
-                    f"an envelope has at most {limit} bytes here, not {size}; send it in parts",
+                    f"an envelope has at most {limit} bytes in this space, not {size}; send it in parts",
                     kind="too_large",
                     code="too_large",
                     envelope_id=envelope_id,
@@ -235,5 +267,5 @@ def _size_of(data: bytes | str | dict[str, Any]) -> int:
         try:
             return len(msgspec.json.encode(data))
         except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
-            return 0  # `read` says what is wrong with it
+            return 0  # `read` reports the error
     return len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode(errors="replace"))

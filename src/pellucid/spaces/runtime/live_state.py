@@ -1,7 +1,8 @@
-"""What is in memory of a space: its state, which can be put back to what is stored, and its configuration.
+"""The part of a space that is in memory: its state, which can be rolled back to what is stored, and its configuration.
 
-Judging changes the state before what was judged is stored. When it is not stored after all (another replica was faster,
-the store did not answer), `roll_back` makes the state anew from the last base, a dump, and what was stored since.
+Judging changes the state before the envelopes are stored. If they are not stored after all (another replica was faster,
+the store did not answer), `roll_back` builds the state again from its last base, a dump, and from what was stored
+since.
 """
 
 from __future__ import annotations
@@ -23,43 +24,54 @@ from .settings import SpaceSettings, read_settings
 from .state import ConfiguredAccess, SpaceState
 
 REBASE_AFTER = 256
-"""Envelopes after which the base is made anew."""
+"""Number of envelopes after which a new base is made."""
 REBASE_BYTES = 4 << 20
 MAX_RECENT = 512
-"""How many of the newest are at hand."""
+"""How many of the newest envelopes are in memory."""
 MAX_RECENT_BYTES = 4 << 20
 
 
 class LiveState:
+    """The state of one space, with its base and the newest envelopes."""
+
     def __init__(self, state: SpaceState) -> None:
         self.state = state
         self.recent = RecentEnvelopes()
         self.head = state.head
-        """The newest that is known to be stored."""
+        """Number of the newest envelope that is known to be stored."""
         self._base_dump = state.dump()
         self._since_base: list[StoredEnvelope] = []
         self._since_base_bytes = 0
 
     def accept(self, stored: Sequence[StoredEnvelope], dump: bytes | None = None) -> None:
-        """These were judged, and are stored. `dump`: the state after them, where it was made already."""
+        """Record that judged envelopes are stored.
+
+        Args:
+            stored: The envelopes.
+            dump: The state after them, if it was dumped already.
+        """
         self.head = self.state.head
         self._since_base_bytes += sum(map(self.recent.add, stored))
         self._extend_base(stored, dump)
 
     def apply_remote(self, stored: Sequence[StoredEnvelope]) -> list[tuple[Change, ...]]:
-        """These were stored by somebody else: what each changed."""
+        """Apply envelopes that another replica stored.
+
+        Returns:
+            The changes by each of them.
+        """
         changes = [self.state.replay(one) for one in stored]
         self.accept(stored)
         return changes
 
     def roll_back(self) -> None:
-        """What was judged and not accepted was never said."""
+        """Undo what was judged and not stored."""
         self.state = self._rebuild()
 
     def forget(self) -> None:
-        """Keep nothing of what was said in memory: some of it may have been erased."""
+        """Drop all contents from memory, because some of them may have been erased."""
         self.recent = RecentEnvelopes()
-        # Of what is stored alone: something may just be judged.
+        # Rebuilt from what is stored, because the current state may include envelopes that are being judged.
         self._base_dump, self._since_base, self._since_base_bytes = self._rebuild().dump(), [], 0
 
     def _rebuild(self) -> SpaceState:
@@ -69,6 +81,7 @@ class LiveState:
         return state
 
     def configure(self, settings: SpaceSettings) -> None:
+        """Judge by other settings from now on."""
         self.state.configure(settings)
 
     def _extend_base(self, stored: Sequence[StoredEnvelope], dump: bytes | None) -> None:
@@ -84,7 +97,7 @@ class LiveState:
 
 
 class RecentEnvelopes:
-    """The newest envelopes, so that who comes back after a moment, or sends again, need not be looked up."""
+    """The newest envelopes, so that a short reconnection or a repeated envelope does not need the store."""
 
     def __init__(self) -> None:
         self._entries: deque[tuple[StoredEnvelope, int]] = deque()
@@ -92,7 +105,11 @@ class RecentEnvelopes:
         self._size_bytes = 0
 
     def add(self, one: StoredEnvelope) -> int:
-        """About how many bytes it takes."""
+        """Add an envelope.
+
+        Returns:
+            Approximate number of bytes that it takes.
+        """
         size_bytes = 200 + len(one.note) + _size_of(one.envelope.payload) + _size_of(one.envelope.extra)
         self._entries.append((one, size_bytes))
         self._size_bytes += size_bytes
@@ -106,11 +123,11 @@ class RecentEnvelopes:
         return size_bytes
 
     def get(self, sender: str, id: str) -> StoredEnvelope | None:
-        """The newest of this sender with this id."""
+        """Return the newest envelope of this sender with this id."""
         return self._by_sender_and_id.get((sender, id))
 
     def after(self, seq: int, limit: int) -> list[StoredEnvelope] | None:
-        """The next after `seq`. None: they are not all here."""
+        """Return the envelopes after `seq`, at most `limit`; None if not all of them are here."""
         if not self._entries or self._entries[0][0].envelope.seq > seq + 1:
             return None
         skipped = seq + 1 - self._entries[0][0].envelope.seq
@@ -122,7 +139,7 @@ def _size_of(value: object) -> int:
 
 
 def load_state(settings: SpaceSettings, snapshot: tuple[int, bytes] | None) -> SpaceState:
-    """The state of a snapshot; of none, or of one that is not readable any more, a new one."""
+    """Restore the state from a snapshot. Without one, or if it cannot be read any more, the state is new."""
     if snapshot is not None:
         try:
             return SpaceState.load(settings, snapshot[1])
@@ -138,27 +155,36 @@ INVITED = "invited"
 
 
 class Configuration:
-    """What the operator says of a space, as it was last read from the store: its settings, and who is at its doors."""
+    """The configuration of a space, as it was last read from the store: its settings and configured participants."""
 
     def __init__(self, space: StoredSpace, participants: tuple[StoredParticipant, ...]) -> None:
         self.owner = space.owner
         self.name = space.name
         self.head = space.head
-        """When it was first read."""
+        """Head of the log when the configuration was first read."""
         self._apply(space, participants)
 
     @classmethod
     async def load(cls, spaces: Spaces, name: str) -> Configuration | None:
-        """None: there is no such space. Raises `StoreError`."""
+        """Read the configuration of a space; None if there is no such space.
+
+        Raises:
+            StoreError: If the store fails.
+        """
         space = await spaces.get(name)
         return None if space is None else cls(space, await spaces.participants(space.owner, name))
 
     async def reload(self, spaces: Spaces) -> None:
-        """What holds now. Raises `StoreError`, `SpaceNotFound`."""
+        """Read the configuration again.
+
+        Raises:
+            SpaceGone: If the space was deleted, or belongs to another owner.
+            StoreError: If the store fails.
+        """
         space = await spaces.get(self.name)
         if space is None or space.owner != self.owner:
             raise SpaceNotFound(self.name)
-        # Read after the version: if they change in between, the next append is told so.
+        # Read after the version: if they change in between, the next append fails.
         self._apply(space, await spaces.participants(self.owner, self.name))
 
     def _apply(self, space: StoredSpace, participants: tuple[StoredParticipant, ...]) -> None:
@@ -176,5 +202,5 @@ class Configuration:
         )
 
     def to_envelope(self, payload: dict[str, Any], at: int) -> Envelope:
-        """The envelope by which it comes into the log."""
+        """Build the envelope that brings a change of the configuration into the log."""
         return Envelope(id=new_id(), ts=at, sender=GATEWAY, to=(GATEWAY,), kind=CONFIGURED, payload=payload)

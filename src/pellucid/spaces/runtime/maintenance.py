@@ -1,12 +1,12 @@
-"""What happens in a space by itself: looking for what others wrote, contexts that fell silent, who is gone.
+"""Background work of a space: reading what other replicas wrote, ending silent contexts, and presence.
 
-A wake from another replica may be lost, and the configuration is changed by others who wake nobody: so the store is
-asked at intervals, too.
+A notification from another replica may be lost, and changes of the configuration notify no replica. So the store is
+also read at intervals.
 
-Who is there: seats counted at this replica, and the roll that replicas keep together at the relay. That somebody came
-or went is an envelope of the log, said by whoever finds that the log does not have it yet: so it is said once. An entry
-of the roll lapses when its replica does not renew it. Who is missing from it for longer than its replica takes to renew
-it is gone; a relay that does not answer says nothing about anybody.
+Presence: each replica counts the sessions of its participants, and all replicas share a set of entries at the relay. A
+join or leave is an envelope of the log. The first replica that finds that the log does not have it writes it, so it is
+written once. An entry of the shared set expires unless its replica renews it. A participant who is missing for longer
+than a renewal takes has left. If the relay does not answer, nothing is known about any participant.
 """
 
 from __future__ import annotations
@@ -29,26 +29,37 @@ from .writer import Writer, WriterLease
 
 RENEWALS_PER_PERIOD = 3
 DEFER_ABOVE = 10_000
-"""So many wait to be judged that what can be said at the next look is said then."""
+"""Number of waiting requests above which maintenance does not add any more; it tries again at the next interval."""
 
 
 _CONTENDED_SUFFIX = b" turns"
-"""Said after its name by a replica that was overtaken."""
+"""Follows the replica's id in a notification from a replica that was overtaken."""
 
 
 class Intervals(NamedTuple):
-    """Seconds."""
+    """Times in seconds."""
 
     poll_seconds: float = 1.0
-    """Between two looks at the store."""
+    """Between two reads of the store."""
     presence_seconds: float = 15.0
-    """Without a word, after which a replica and all who are connected to it are gone."""
+    """Silence after which a replica and all participants connected to it have left."""
     unused_seconds: float = 60.0
-    """After which a space that nobody uses is closed."""
+    """Time without use after which a space is closed."""
 
 
 class Maintenance:
-    """`clock` gives seconds since 1970."""
+    """The background tasks of one space.
+
+    Args:
+        name: The name of the space.
+        replica_id: The id of this replica.
+        relay: The relay between replicas.
+        writer: The writer of the space.
+        lease: The writer lease.
+        presence: Who is connected.
+        intervals: Intervals of the tasks.
+        clock: Returns seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -74,15 +85,16 @@ class Maintenance:
         self._last_renewal = 0.0
 
     def notify_replicas(self) -> None:
-        """Others are to look."""
+        """Notify other replicas that there is something to read."""
         self._notify.set()
 
     def announce_contention(self) -> None:
-        """Others are to take turns with this replica."""
+        """Notify other replicas that they need the writer lease for a while."""
         self._is_contended = True
         self._notify.set()
 
     async def run(self) -> None:
+        """Run all background tasks, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._poll())
             group.create_task(self._listen())
@@ -96,10 +108,10 @@ class Maintenance:
                     self._last_renewal = monotonic()
                     await self._renew_presence()
             except PellucidError:
-                # The relay does not answer: nothing is known about anybody.
+                # The relay does not answer: nothing is known about any participant.
                 pass
             except Exception as error:
-                log.error("a space could not be looked after: %s", error_location(error))
+                log.error("the maintenance of a space failed: %s", error_location(error))
             await asyncio.sleep(self._intervals.poll_seconds)
             self._writer.queue.request_catch_up()
 
@@ -142,7 +154,7 @@ class Maintenance:
 
     def _enqueue(self, make: EnvelopeFactory) -> None:
         if len(self._writer.queue) < DEFER_ABOVE:
-            # What is not said now is said at the next look.
+            # What is deferred now is found again at the next interval.
             self._writer.queue.put(WriteRequest(ignore_result, make=make))
 
 
@@ -155,15 +167,24 @@ def _cancel(path: str, reason: str) -> EnvelopeFactory:
     return make
 
 
-# --- who is there
+# --- presence
 
 
 MISSING_SHARE = 0.6
-"""Of the time for which an entry holds. It is renewed three times in it, and the roll may have been lost."""
+"""Share of an entry's lifetime after which a missing participant has left. The entry is renewed three times in its
+lifetime, and the set may have been lost.
+"""
 
 
 class Presence:
-    """`me` is this replica's name; `seconds`, how long an entry holds."""
+    """Who is connected, at this replica and at others.
+
+    Args:
+        relay: The relay between replicas.
+        space: The name of the space.
+        replica_id: The id of this replica.
+        ttl_seconds: How long an entry is valid.
+    """
 
     def __init__(self, relay: Relay, space: str, replica_id: str, ttl_seconds: float) -> None:
         self._relay = relay
@@ -172,9 +193,10 @@ class Presence:
         self._ttl_seconds = ttl_seconds
         self._local_counts: dict[str, int] = {}
         self._missing_since: dict[str, float] = {}
-        """Since when."""
+        """By participant, the time when it was first missing."""
 
     def is_local(self, participant: str) -> bool:
+        """Check whether a participant has a session at this replica."""
         return participant in self._local_counts
 
     def local_count(self, participant: str) -> int:
@@ -185,13 +207,18 @@ class Presence:
         return bool(self._local_counts)
 
     async def enter(self, participant: str) -> None:
+        """Count one session more."""
         self._local_counts[participant] = first = self.local_count(participant) + 1
         if first == 1:
             with suppress(RelayError):
                 await self._relay.set_presence(self._key, self._entry(participant), self._ttl_seconds)
 
     async def leave(self, participant: str) -> bool:
-        """Whether they are nowhere any more, as far as can be seen."""
+        """Count one session less.
+
+        Returns:
+            Whether the participant has no session at any replica, as far as is known.
+        """
         left = self.local_count(participant) - 1
         if left > 0:
             self._local_counts[participant] = left
@@ -205,12 +232,23 @@ class Presence:
         return participant not in online and not self.is_local(participant)
 
     async def renew(self) -> None:
-        """Raises `RelayError`."""
+        """Renew the entries of all participants at this replica.
+
+        Raises:
+            RelayError: If the relay fails.
+        """
         for participant in list(self._local_counts):
             await self._relay.set_presence(self._key, self._entry(participant), self._ttl_seconds)
 
     async def missing(self, present: Iterable[str]) -> set[str]:
-        """Of those who are there by the log, who was on no roll for long enough. Raises `RelayError`."""
+        """Return those of the present participants who have been missing for long enough to have left.
+
+        Args:
+            present: The participants who are present according to the log.
+
+        Raises:
+            RelayError: If the relay fails.
+        """
         online = await self._online()
         now = monotonic()
         self._missing_since = {
@@ -224,9 +262,11 @@ class Presence:
     def _entry(self, participant: str) -> str:
         return f"{self._replica_id} {participant}"
 
-    # --- what is said of it
+    # --- envelopes
 
     def make_join(self, participant: str) -> EnvelopeFactory:
+        """Return the factory of a join, which builds nothing if the participant is present already."""
+
         def make(state: SpaceState, at: int) -> Envelope | None:
             if participant in state.present_since or not state.ledger.is_member(participant):
                 return None
@@ -237,6 +277,8 @@ class Presence:
         return make
 
     def make_leave(self, participant: str) -> EnvelopeFactory:
+        """Return the factory of a leave, which builds nothing if the participant is present here or absent already."""
+
         def make(state: SpaceState, at: int) -> Envelope | None:
             if participant not in state.present_since or self.is_local(participant):
                 return None

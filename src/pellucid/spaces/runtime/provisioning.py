@@ -1,9 +1,10 @@
-"""How spaces come to be, and who is at their doors: what is in the store before anybody comes in.
+"""Create spaces and their participants in the store.
 
-    tokens = await make(store.spaces, owner, "review", settings, {"alice": ["chat", "reasoning/*"]})
+    tokens = await create_space(store.spaces, owner, "review", settings, {"alice": ["chat", "reasoning/*"]})
 
-What the configuration says of a space (`declare`) and what was made otherwise (`make`, `add`) stand side by side. A
-token is made here and told once; what is kept of it is a digest. A gateway that runs sees at its next look what is new.
+Spaces from the configuration (`declare_space`) and others (`create_space`, `add_participants`) exist side by side. A
+token is created here and returned once; only its digest is stored. A running gateway finds what is new the next time it
+reads the store.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .ids import digest_of, new_token
 from .settings import SpaceSettings, check_name, check_settings
 
 WrittenCapability: TypeAlias = str | dict[str, Any]
-"""As it is written."""
+"""A capability as it is written."""
 
 
 async def create_space(
@@ -32,12 +33,20 @@ async def create_space(
     settings: SpaceSettings,
     participants: Mapping[str, Sequence[WrittenCapability]],
 ) -> dict[str, str]:
-    """A new space. Each one's token: they are told here and never again. Raises `RequestError`, `StoreError`."""
+    """Create a space.
+
+    Returns:
+        The token of each participant, by id. They cannot be read again.
+
+    Raises:
+        RequestError: If the name, the settings or a participant is not valid.
+        StoreError: If the store fails, or the space exists already.
+    """
     check_name(name)
     check_settings(settings)
     tokens, rows = _with_tokens(participants)
     if await spaces.get(name) is not None:
-        raise AlreadyStored(f"there is a space {name!r} already; add participants to it, or choose another name")
+        raise AlreadyStored(f"a space {name!r} exists already; add participants to it, or choose another name")
     row = StoredSpace(owner=owner, name=name, created_at=time.time(), settings=settings.dump())
     await spaces.put(row, rows)
     return tokens
@@ -46,7 +55,15 @@ async def create_space(
 async def add_participants(
     spaces: Spaces, owner: str, name: str, participants: Mapping[str, Sequence[WrittenCapability]]
 ) -> dict[str, str]:
-    """More participants of a space: each one's token. Raises `RequestError`, `StoreError`."""
+    """Add participants to a space.
+
+    Returns:
+        The token of each participant, by id. They cannot be read again.
+
+    Raises:
+        RequestError: If a participant is not valid.
+        StoreError: If the store fails.
+    """
     tokens, rows = _with_tokens(participants)
     await spaces.add(owner, name, rows)
     return tokens
@@ -59,8 +76,19 @@ async def declare_space(
     settings: SpaceSettings,
     participants: Mapping[str, tuple[Sequence[WrittenCapability], str]],
 ) -> None:
-    """A space of the configuration, with everybody's capabilities and token: it is made, or changed to be so. Raises
-    `RequestError`, `StoreError`."""
+    """Create a space of the configuration, or change it to what the configuration says.
+
+    Args:
+        spaces: The store's spaces.
+        owner: The owner of the space.
+        name: Its name.
+        settings: Its settings.
+        participants: Capabilities and token of each participant, by id.
+
+    Raises:
+        RequestError: If the name, the settings or a participant is not valid.
+        StoreError: If the store fails.
+    """
     check_name(name)
     check_settings(settings)
     rows = [_row(id, written, token, "config") for id, (written, token) in participants.items()]

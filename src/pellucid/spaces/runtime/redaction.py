@@ -1,11 +1,11 @@
-"""Sensitive data is taken out before anybody judges, keeps or sees it.
+"""Redaction of sensitive data, before an envelope is judged, stored or shown.
 
-    redactor = Redactor.of([Redact(name="key", pattern="sk-[A-Za-z0-9]{16,}")])
-    envelope, names = redactor.envelope(envelope)        # "… [redacted:key] …", ("key",)
+    redactor = PatternRedactor.from_rules([Redact(name="key", pattern="sk-[A-Za-z0-9]{16,}")])
+    envelope, names = redactor.redact(envelope)          # "… [redacted:key] …", ("key",)
 
-Patterns (RE2's, see `envelopes.regex`) are looked for in every string of a payload and of what is unknown in an
-envelope, keys too. None can make anybody wait: a string in which it cannot be found out within `SECONDS` is taken out
-as a whole.
+The patterns (RE2's, see `envelopes.regex`) are searched in every string of a payload and of an envelope's unknown
+fields, keys included. The time is bounded: if a pattern cannot be decided in a string within `MAX_MATCH_SECONDS`, the
+whole string is removed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,20 @@ MAX_MATCH_SECONDS = 0.05
 """CPU time of one pattern in one string."""
 
 MAX_PROGRAM_SIZE = 5_000
-"""Instructions of one pattern."""
+"""Maximum number of instructions of one pattern."""
 
 MAX_WORK = 100_000_000
-"""Instructions of a pattern times characters of a text: RE2's slowest way takes a nanosecond for each of them."""
+"""Maximum product of a pattern's instructions and a text's characters. RE2's slowest algorithm takes one nanosecond for
+each.
+"""
 
 _MATCHES_PER_CLOCK_CHECK = 64
-"""Matches between two looks at the clock."""
+"""Matches between two reads of the clock."""
 
 
 class RedactionRule(Protocol):
+    """A name and a pattern."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -41,12 +45,18 @@ class RedactionRule(Protocol):
 
 
 class PatternRedactor:
+    """Replaces what the operator's patterns match by `[redacted:NAME]`."""
+
     def __init__(self, rules: Iterable[tuple[str, PatternFinder]]) -> None:
         self._rules = tuple(rules)
 
     @classmethod
     def from_rules(cls, written: Iterable[RedactionRule], at: str = "redact") -> PatternRedactor:
-        """Raises `RequestError` for a pattern that is none."""
+        """Compile rules.
+
+        Raises:
+            RequestError: If a name or a pattern is not valid.
+        """
         rules: list[tuple[str, PatternFinder]] = []
         for index, rule in enumerate(written):
             where = f"{at}[{index}]"
@@ -62,7 +72,11 @@ class PatternRedactor:
         return bool(self._rules)
 
     def redact(self, envelope: Envelope) -> tuple[Envelope, tuple[str, ...]]:
-        """The envelope without what must not be seen, and the names of the rules that found something."""
+        """Redact an envelope.
+
+        Returns:
+            The redacted envelope, and the names of the rules that matched.
+        """
         if not self._rules:
             return envelope, ()
         matched: dict[str, None] = {}
@@ -100,19 +114,28 @@ class PatternRedactor:
 
 
 class PatternFinder:
-    """Where a pattern is found in a text: the leftmost places, and at each the longest match.
+    """Finds the matches of a pattern: the leftmost ones, and at each place the longest.
 
-    Raises `RegexError`. `clock` gives CPU seconds.
+    Args:
+        source: The pattern.
+        clock: Returns CPU seconds.
+
+    Raises:
+        RegexError: If the pattern is not valid, or matches the empty text.
     """
 
     def __init__(self, source: str, clock: Callable[[], float] = thread_time) -> None:
         self._regex = Regex(source, longest=True, max_size=MAX_PROGRAM_SIZE)
         self._clock = clock
         if self._regex.compiled.search("") is not None:
-            raise RegexError("it is found in an empty text, so it would be found everywhere")
+            raise RegexError("it matches an empty text, so it would match everywhere")
 
     def spans(self, text: str) -> list[tuple[int, int]] | None:
-        """From and to, in order. None: it was not found out in time, or the text is no Unicode."""
+        """Return start and end of the matches, in order.
+
+        Returns:
+            None if the time was not enough, or the text is not valid Unicode.
+        """
         spans: list[tuple[int, int]] = []
         if len(text) * self._regex.size > MAX_WORK:
             return None

@@ -1,14 +1,15 @@
-"""A seat: one connection of a participant, at one replica.
+"""A session: one connection of a participant, at one replica.
 
-    seat = await space.sit("alice", outlet)
-    await seat.hear(frame)                    # what is wrong with it goes to the outlet, as `system/error`
-    await seat.leave()
+    session = await space.join("alice", outlet)
+    await session.receive(frame)              # errors are written to the outlet, as `system/error`
+    await session.leave()
 
-The welcome is written first; then what was said before, if it was asked for; then what is said, as it is stored. What
-is shown comes in its order, and nothing comes twice or is left out, but for a gap that is told (`system/gap`).
+The welcome is written first, then the requested part of the history, then new envelopes as they are stored. Envelopes
+come in their order. None comes twice, and none is left out, except for a gap that is announced (`system/gap`).
 
-An outlet is the connection's way out, given by whoever holds it. A frame is made once for all who read the same of it:
-as JSON, and as the bytes of one WebSocket text frame, which a server may hand to each socket as they are.
+An outlet is the sending side of the connection, provided by its owner. A frame is encoded once for all readers who
+receive the same: as JSON, and as the bytes of one WebSocket text frame, which a server may write to each socket
+unchanged.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class Frame:
         self.text = text
         """JSON."""
         self.wire = websocket_frame(text)
-        """The same as one unmasked WebSocket text frame."""
+        """The JSON as one unmasked WebSocket text frame."""
         self.seq = seq
-        """The envelope's number in its space; 0: it has none, it is for this reader alone."""
+        """The envelope's number in its space. 0: it has none, it is for this reader alone."""
 
 
 def websocket_frame(text: bytes) -> bytes:
-    """One WebSocket frame, as servers send it (RFC 6455, 5.2)."""
+    """Encode a text as one WebSocket frame from a server (RFC 6455, section 5.2)."""
     size = len(text)
     if size < 126:
         return bytes((_FINAL_TEXT, size)) + text
@@ -55,14 +56,15 @@ def websocket_frame(text: bytes) -> bytes:
 
 
 def encode_frame(envelope: Envelope, dialect: DialectName) -> Frame:
+    """Encode an envelope in a dialect."""
     return Frame(encode(envelope, dialect), envelope.seq)
 
 
 class Outlet(Protocol):
-    """Given by whoever holds the connection. Nothing here raises."""
+    """The sending side of a connection. Its methods do not raise."""
 
     def write(self, frames: Sequence[Frame]) -> None:
-        """Send them, in order. It does not block: what the socket does not take yet, waits."""
+        """Send frames, in order. It does not block: what the socket does not take yet is buffered."""
         ...
 
     @property
@@ -71,44 +73,49 @@ class Outlet(Protocol):
         ...
 
     async def wait_drained(self) -> None:
-        """Until `waiting` is small again, or the connection is gone."""
+        """Wait until `buffered_bytes` is small, or the connection is gone."""
         ...
 
     def close(self, code: int, reason: str) -> None:
-        """Close it, after what was written. Idempotent."""
+        """Close the connection after what was written. Idempotent."""
         ...
 
 
 RawWrite: TypeAlias = Callable[[bytes], object]
-"""Takes the bytes of frames (`Frame.wire`)."""
+"""Writes the bytes of frames (`Frame.wire`)."""
 
 
 @runtime_checkable
 class RawWriteOutlet(Outlet, Protocol):
-    """An outlet that has a shorter way, most of the time: what is said to many costs little more than what its network
-    does with it."""
+    """An outlet that has, most of the time, a direct write function.
+
+    With it, a broadcast costs little more than its system calls.
+    """
 
     @property
     def raw_write(self) -> RawWrite | None:
-        """Where frames may be written with nothing asked, for as long as it is this. None: not now, `write` does it."""
+        """Function that writes frames without further checks.
+
+        It is valid as long as this property returns it. None: use `write`.
+        """
         ...
 
     def watch(self, changed: Callable[[], None] | None) -> None:
-        """It is called whenever `line` may be another, also from within it."""
+        """Set a callback for changes of `raw_write`. It may be called within `raw_write` itself."""
         ...
 
 
-# --- seats
+# --- sessions
 
 
 MAX_PENDING = 128
-"""Envelopes of one seat that may wait to be judged before it is not heard any further."""
+"""Envelopes of one session that may wait to be judged before no more frames are read from it."""
 REFUSALS_PER_YIELD = 64
-"""Refusals after which others get their turn."""
+"""Refusals after which other tasks get to run."""
 
 
 class SessionHost(Protocol):
-    """What a seat needs of its space."""
+    """The interface of a space that a session needs."""
 
     @property
     def settings(self) -> SpaceSettings: ...
@@ -136,6 +143,8 @@ class SessionHost(Protocol):
 
 
 class Session:
+    """One connection of a participant."""
+
     def __init__(
         self,
         space: SessionHost,
@@ -147,26 +156,26 @@ class Session:
     ) -> None:
         self.participant = participant
         self.address = address
-        """Under which it reached the gateway."""
+        """Base URL under which the participant reached the gateway."""
         self.outlet = outlet
         self.dialect = dialect
-        """None: it has not shown yet which it speaks."""
+        """None: it is not known yet."""
         self.wire_dialect: DialectName = dialect or DEFAULT_DIALECT
         self.viewer = viewer
         self.capabilities: tuple[dict[str, Any], ...] = ()
-        """What it was told last that it may."""
+        """The capabilities in the last welcome."""
         self.group_key: tuple[object, ...] | None = None
         self.position = 0
-        """How far it was given the log, while it is not in the audience."""
+        """Number of the last envelope that it was given, while it is not in the audience."""
         self.replayed_until = 0
-        """Up to which number it is given what was said as what is over: flagged as replayed."""
+        """Envelopes up to this number are sent as `replayed`."""
         self.missed_count = 0
-        """How much it might have seen that it was not given, since it is behind."""
+        """How many visible envelopes it has missed since it lags."""
         self.is_stopped = False
-        """Nothing more is written to it."""
+        """Whether nothing more is written to it."""
         self.has_left = False
         self.catch_up_task: asyncio.Task[None] | None = None
-        """What brings it up to date."""
+        """The task that brings it up to date."""
         self._space = space
         self._pending_count = 0
         self._capacity: asyncio.Future[None] | None = None
@@ -176,9 +185,14 @@ class Session:
         self._refusal_count = 0
 
     async def receive(self, data: bytes | str | dict[str, Any], size: int | None = None) -> None:
-        """Take one frame. It comes back when the next may be taken; it raises nothing, whatever is in the frame.
+        """Process one frame.
 
-        `size`: its bytes, where `data` was read before."""
+        Returns when the next frame may be read. It does not raise, whatever the frame contains.
+
+        Args:
+            data: The frame, or JSON that was decoded before.
+            size: Number of bytes, for JSON that was decoded before.
+        """
         if self.is_stopped:
             return
         space = self._space
@@ -189,7 +203,7 @@ class Session:
                 return
             self.send_error(error, error.envelope if isinstance(error, RateLimited) else None)
             if error.info.code == "rate_limited" and space.exceeds_patience(self.participant):
-                self.close(close_codes.POLICY_VIOLATION, "it says more than the space takes, and goes on")
+                self.close(close_codes.POLICY_VIOLATION, "the rate limit was exceeded for too long")
             self._refusal_count += 1
             if self._refusal_count % REFUSALS_PER_YIELD == 0:
                 await asyncio.sleep(0)
@@ -211,23 +225,23 @@ class Session:
                 self._capacity = None
 
     async def leave(self) -> None:
-        """It is over. Idempotent."""
+        """End the session. Idempotent."""
         await self._space.leave(self)
 
     def set_dialect(self, dialect: DialectName) -> None:
-        """It has shown which dialect it speaks."""
+        """Set the dialect after it was detected."""
         self.dialect = dialect
         if dialect != self.wire_dialect:
             self.wire_dialect = dialect
             self._space.regroup(self)
 
     def write(self, *envelopes: Envelope) -> None:
-        """What is for this seat alone."""
+        """Write envelopes for this session alone."""
         if not self.is_stopped:
             self.outlet.write([encode_frame(one, self.wire_dialect) for one in envelopes])
 
     def send_error(self, error: PellucidError, about: Envelope | None = None) -> None:
-        """Tell it, unless it was told too much."""
+        """Send an error, unless too many were sent."""
         space = self._space
         if self._error_bucket.wait_seconds(1, monotonic()) > 0:
             self._unreported_errors += 1
@@ -250,7 +264,7 @@ class Session:
                 PellucidError(
                     ErrorInfo(
                         "too_many_requests",
-                        f"{count} more were refused, and not told of one by one",
+                        f"{count} more envelopes were refused, without an error for each",
                         code="rate_limited",
                         retry_after=1.0,
                     )
@@ -262,20 +276,20 @@ class Session:
             return
         if result.error is not None:
             self.send_error(result.error, envelope)
-        # Who is not there yet is given it in its place, or told that it stands in a gap.
+        # A session that is not up to date yet will receive it in its place, or within an announced gap.
         elif result.stored and not result.is_new and (self.group_key or result.stored.envelope.seq <= self.position):
             self.write(result.stored.with_flags)
         if result.for_sender:
             self.write(*result.for_sender)
 
     def close(self, code: int, reason: str) -> None:
-        """The gateway closes it. Whoever holds the connection still says `leave`."""
+        """Close the connection, from the gateway's side. Its owner still calls `leave`."""
         if not self.is_stopped:
             self._space.remove(self)
             self.outlet.close(code, reason)
 
     def stop(self) -> None:
-        """Nothing more is written to it."""
+        """Write nothing more."""
         self.is_stopped = True
         if self._error_timer is not None:
             self._error_timer.cancel()

@@ -1,9 +1,9 @@
-"""How a space behaves, as its operator writes it: in TOML, as JSON, and as it is kept.
+"""The settings of a space, as its operator writes them in TOML, as JSON, and as they are stored.
 
     settings = read_settings({"reasoning": "flag", "idle_seconds": 600})
     read_settings(settings.dump()) == settings
 
-What is not written has its default; a word that nobody here knows is refused, and the sentence says where.
+A missing key has its default. An unknown key is refused, with its place in the message.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """So many a second, and so many at once."""
+    """A rate limit: so many a second, with bursts."""
 
     REQUIRED: ClassVar[Mapping[str, str]] = {
-        "per_second": "how many may come in a second, like `per_second = 20` beside `burst`",
-        "burst": "how many may come at once, like `burst = 100` beside `per_second`",
+        "per_second": "how many may come in a second, like `per_second = 20`, together with `burst`",
+        "burst": "how many may come at once, like `burst = 100`, together with `per_second`",
     }
-    """What each field is, for who left it out."""
+    """The purpose of each field, for the error when it is missing."""
 
     per_second: float
     burst: float
 
 
 class FloodLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one participant may do, on one replica."""
+    """Limits of one participant at one replica."""
 
     reasoning: Rate = Rate(per_second=100, burst=500)
     """Messages of each family."""
@@ -48,63 +48,72 @@ class FloodLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     mcp: Rate = Rate(per_second=100, burst=500)
     other: Rate = Rate(per_second=20, burst=100)
     bytes: Rate = Rate(per_second=1_000_000, burst=8_000_000)
-    """Of each family."""
+    """Bytes of each family."""
     frame_bytes: int = 1 << 20
-    """The largest envelope."""
+    """Maximum size of an envelope."""
     open_contexts: int = 64
     outlet_bytes: int = 4 << 20
-    """What may wait for one slow reader before it is told of a gap instead."""
+    """Bytes that may wait for a slow reader before it gets a gap instead."""
     errors: Rate = Rate(per_second=10, burst=20)
-    """How many refusals one connection is told of. The next one that is told says how many were not."""
+    """How many refusals one connection is sent. The next one that is sent says how many were not."""
     patience: float = 10
-    """Seconds that somebody may go on over the limit before they are let go."""
+    """Seconds for which a participant may exceed its limit before it is disconnected."""
     seats: int = 64
-    """Connections of one participant at one replica."""
+    """Maximum number of connections of one participant at one replica."""
 
 
 class Redact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is found of `pattern` becomes `[redacted:NAME]`."""
+    """Text that matches `pattern` is replaced by `[redacted:NAME]`."""
 
     name: str
     pattern: str
 
 
 class Compress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When long reasoning is summarised."""
+
     after: int
-    """Thoughts of one context, after which the gateway says them in one."""
+    """Number of thoughts in one context after which the gateway summarises them."""
 
 
 class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The settings of a space."""
+
     reasoning: Literal["strict", "flag", "off"] = "strict"
-    """What becomes of reasoning that breaks its life cycle: it is refused, flagged, or nobody looks."""
+    """What happens to reasoning that breaks its life cycle: it is refused, flagged, or not checked."""
     owner_only: bool = False
-    """Whether a context is its starter's alone."""
+    """Whether only its starter may reason in a context."""
     addresses: Literal["restrict", "advisory"] = "restrict"
-    """Whether `to` keeps others from reading it."""
+    """Whether `to` keeps others from reading an envelope."""
     read_reasoning: Literal["everyone", "capability"] = "everyone"
-    """Who may read others' reasoning; `capability`: who holds `reasoning/read`."""
+    """Who may read the reasoning of others. `capability`: who holds `reasoning/read`."""
     idle_seconds: float | None = 1800
-    """Silence after which a context is abandoned; null (in TOML: inf): none is."""
+    """Silence after which a context is abandoned. Null (in TOML: inf): never."""
     grace_seconds: float = 5
-    """How long somebody may be gone before their open contexts are abandoned."""
+    """How long a participant may be absent before its open contexts are abandoned."""
     templates: dict[str, list[str]] = {}
     """The names of each template's steps, in order."""
     redact: list[Redact] = []
     limits: FloodLimits = FloodLimits()
     always: list[str | dict[str, Any]] = msgspec.field(default_factory=lambda: ["mcp/response"])
-    """Capabilities that everybody has."""
+    """Capabilities of every participant."""
     compress: Compress | None = None
 
     @property
     def advisory(self) -> bool:
-        """Whether `to` says for whom an envelope is, and everybody may read it."""
+        """Whether `to` is only advice, and everyone may read every envelope."""
         return self.addresses == "advisory"
 
     def dump(self) -> bytes:
-        """As it is kept: JSON."""
+        """Return the JSON that is stored."""
         return msgspec.json.encode(self)
 
     def lifecycle(self, templates: Mapping[str, list[str]] | None = None) -> LifecycleSettings:
+        """Return the settings of the life cycle.
+
+        Args:
+            templates: The names of each template's steps. None: those of these settings.
+        """
         steps = self.templates if templates is None else templates
         return LifecycleSettings(
             mode=self.reasoning,
@@ -119,12 +128,21 @@ class SpaceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 MAX_IMPLICIT, MAX_ENDED, MAX_IDS = 1_000, 2_000, 5_000
-"""How much of a space's past its state remembers; for the rest, the store is asked. The state is kept every few hundred
-envelopes, so it is small."""
+"""How much of a space's past its state remembers. The store is asked for the rest. The state is stored every few
+hundred envelopes, so it has to be small.
+"""
 
 
 def read_settings(written: Mapping[str, Any] | bytes, at: str = "settings") -> SpaceSettings:
-    """Raises `RequestError` for what is wrong, with its place under `at`."""
+    """Read settings.
+
+    Args:
+        written: The settings as a mapping, or as JSON.
+        at: Where they stand, for errors.
+
+    Raises:
+        RequestError: If a value is not valid.
+    """
     try:
         if isinstance(written, bytes):
             settings = msgspec.json.decode(written, type=SpaceSettings)
@@ -139,7 +157,11 @@ def read_settings(written: Mapping[str, Any] | bytes, at: str = "settings") -> S
 
 
 def check_settings(settings: SpaceSettings, at: str = "settings") -> None:
-    """What types do not say. Raises `RequestError`."""
+    """Check what types do not express.
+
+    Raises:
+        RequestError: If a value is not valid.
+    """
     read_capabilities(settings.always, f"{at}.always")
     PatternRedactor.from_rules(settings.redact, f"{at}.redact")
     for name, steps in settings.templates.items():
@@ -162,12 +184,16 @@ def check_settings(settings: SpaceSettings, at: str = "settings") -> None:
 
 
 def check_name(name: str, at: str = "name") -> str:
-    """The name of a space. Raises `RequestError`."""
+    """Return the name of a space if it is valid.
+
+    Raises:
+        RequestError: If it is not.
+    """
     if len(name) <= MAX_NAME_LENGTH and _NAME.fullmatch(name):
         return name
     raise _invalid_settings(
         at,
-        f"a space's name is 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' and '.', and begins with a letter or digit",
+        f"a space's name is 1 to {MAX_NAME_LENGTH} letters, digits, '-', '_' and '.'; it begins with a letter or digit",
     )
 
 
@@ -183,7 +209,7 @@ def _to_request_error(text: str, at: str) -> RequestError:
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown.group(1)
         return _invalid_settings(
-            f"{where}.{name}", f"nothing is called so here; {did_you_mean(name, SpaceSettings.__struct_fields__)}"
+            f"{where}.{name}", f"there is no such setting; {did_you_mean(name, SpaceSettings.__struct_fields__)}"
         )
     if missing := _MISSING.fullmatch(what):
         name = missing.group(1)

@@ -1,11 +1,10 @@
-"""One space in one process: who sits there, what they say, and what they are given.
+"""One space in one process: its sessions, and the way of their envelopes.
 
-The log is the store's; the state is the fold of it (`state`), kept by one writer (`writer`). What is stored goes to
-those who sit there (`delivery`).
+The log is in the store. The state is the fold of it (`state`) and is kept by one writer (`writer`). What is stored is
+delivered to the sessions (`delivery`).
 
-Time in a space, which does not go back: where the machine's clock is put back, it goes on from what it was.
-
-Silence and absence are measured by it, also beyond a restart: the log says how late it was.
+The time of a space does not go back: if the machine's clock is set back, it continues from its latest value. Silence
+and absence are measured by it, also across a restart, because the log has the time of the latest envelope.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from .writer import Writer, WriterLease
 
 
 class MonotonicClock:
-    """Seconds since 1970 by `clock`, and never before `since`, nor before what was said last."""
+    """Seconds since 1970 by `clock`, but never less than `since` or than an earlier value."""
 
     def __init__(self, clock: Callable[[], float], since: float = 0.0) -> None:
         self._clock = clock
@@ -53,11 +52,11 @@ class MonotonicClock:
 
 
 CLOSE_SECONDS = 5.0
-"""Seconds in which a space that closes still says who leaves."""
+"""Seconds in which a space that closes announces who leaves."""
 
 
 class Member(msgspec.Struct, frozen=True):
-    """Somebody who may come in, and whether they are here."""
+    """A participant who may join, and whether it is present."""
 
     id: str
     capabilities: tuple[str | dict[str, Any], ...] = ()
@@ -65,15 +64,25 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class PostResult(msgspec.Struct, frozen=True):
-    """What came of a post."""
+    """The result of a post."""
 
     stored: StoredEnvelope
     answers: tuple[Envelope, ...] = ()
-    """For its sender alone: the `space/invite-ack` that holds the token of whom it invited."""
+    """Envelopes for the sender alone: the `space/invite-ack` with the token of an invited participant."""
 
 
 class Space:
-    """`spaces.Spaces` opens it. `clock` gives seconds since 1970; `me` is this replica's name."""
+    """One space. Opened by `spaces.Spaces`.
+
+    Args:
+        store: The store.
+        relay: The relay between replicas.
+        live: Its state in memory.
+        configuration: Its configuration.
+        replica_id: The id of this replica.
+        intervals: Intervals of the background tasks.
+        clock: Returns seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -106,7 +115,7 @@ class Space:
         for work in (self.writer.run(), self._maintenance.run()):
             self.spawn(work).add_done_callback(self._on_task_done)
 
-    # --- asked
+    # --- queries
 
     @property
     def settings(self) -> SpaceSettings:
@@ -114,7 +123,7 @@ class Space:
 
     @property
     def head(self) -> int:
-        """The number of the newest envelope that was delivered here."""
+        """Number of the newest envelope that was delivered at this replica."""
         return self.sessions.audience.delivered
 
     @property
@@ -127,35 +136,42 @@ class Space:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is here, and nobody's leaving is still to be seen to."""
+        """Whether no participant is connected here, and no absent one has open contexts."""
         return not self.sessions.all_sessions and not self.presence.has_local and not self._live.state.away_since
 
     def now_ms(self) -> int:
+        """Return the time of the space, in milliseconds since 1970."""
         return round(self._clock() * 1000)
 
     def viewer(self, participant: str, view: SpaceView = "full") -> SpaceViewer:
-        """What they may read now, of the history too."""
+        """Return what a participant may read now, of the history too."""
         return self._live.state.viewer(participant, view)
 
     def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]:
         return self._live.state.capabilities(participant)
 
     def is_member(self, participant: str) -> bool:
+        """Check whether a participant may join."""
         return self._live.state.ledger.is_member(participant)
 
     def members(self) -> Sequence[Member]:
-        """Who may come in, and who is here, on any replica."""
+        """Return everyone who may join, and whether they are present at any replica."""
         state = self._live.state
         return [Member(one, state.capabilities(one), one in state.present_since) for one in state.ledger.members]
 
     def presence_of(self, participant: str) -> Present:
+        """Return a participant with its capabilities, for a welcome."""
         return Present(participant, self.capabilities(participant))
 
     async def catch_up(self) -> None:
-        """Come to know what others wrote until now: who is a member, and what was said. Raises `StoreError`."""
+        """Read what other replicas have written until now: members and envelopes.
+
+        Raises:
+            StoreError: If the store fails.
+        """
         await self.append_as_gateway(lambda state, at: None, catch_up=True)
 
-    # --- seats
+    # --- sessions
 
     async def join(
         self,
@@ -168,20 +184,32 @@ class Space:
         history: int = 0,
         address: str = "",
     ) -> Session:
-        """A seat. When it comes back, its participant is present and the welcome is written; what was said before, as
-        asked for, and then what is said, follow.
+        """Open a session.
 
-        `after_seq`: what was said after that, as if it were said now. `history`: or else so many of the last envelopes
-        that they may see, flagged as replayed. An `after_seq` that is greater than the head is not of this space (one
-        by its name was deleted): the welcome says so, and all that there is follows, flagged. `address`: under which
-        they reached the gateway (`wss://host`). Raises `PellucidError`."""
+        When it returns, the participant is present and the welcome is written. The requested history and then new
+        envelopes follow.
+
+        Args:
+            participant: Who joins.
+            outlet: Where its frames are written.
+            dialect: Its dialect. None: detect it from its first envelope.
+            view: Its view.
+            after_seq: Send everything after this number, as if it were new. A number greater than the head belongs to
+                an earlier space of this name, which was deleted: the welcome says so, and everything in this space
+                follows, flagged as replayed.
+            history: Without `after_seq`: how many of the latest visible envelopes to send, flagged as replayed.
+            address: Base URL under which the participant reached the gateway (`wss://host`).
+
+        Raises:
+            PellucidError: If the participant may not join.
+        """
         self.last_used = monotonic()
         self._check_membership(participant)
         self._check_session_limit(participant)
         session = Session(self, participant, outlet, dialect, self.viewer(participant, view), address)
         try:
             await self.presence.enter(participant)
-            # What is remembered here may have been erased, or may not be all: the store is asked.
+            # The store is read first: what is in memory may have been erased, or may be incomplete.
             await self.append_as_gateway(self.presence.make_join(participant), catch_up=True)
             self._check_membership(participant)
         except BaseException:
@@ -202,25 +230,25 @@ class Space:
             raise PellucidError(
                 ErrorInfo(
                     "too_many_requests",
-                    f"{participant!r} has {self.settings.limits.seats} connections, which is the most: close one",
+                    f"{participant!r} has {self.settings.limits.seats} connections, the maximum: close one",
                     code="too_many_connections",
                 )
             )
 
     def regroup(self, session: Session) -> None:
-        """It speaks another dialect now."""
+        """Apply a changed dialect of a session."""
         self.sessions.audience.regroup(session)
 
     def remove(self, session: Session) -> None:
-        """Nothing more is written to it."""
+        """Write nothing more to a session."""
         self.sessions.remove(session)
 
     async def leave(self, session: Session) -> None:
-        """Its connection is gone."""
+        """End a session whose connection is gone."""
         if session.has_left:
             return
         self.sessions.remove(session)
-        # Also if whoever says so is cancelled.
+        # Shielded: the leave is announced even if the caller is cancelled.
         with suppress(PellucidError):
             await asyncio.shield(self.spawn(self._announce_leave(session)))
 
@@ -233,12 +261,16 @@ class Space:
             with suppress(PellucidError):
                 await self.append_as_gateway(self.presence.make_leave(session.participant))
 
-    # --- what is said
+    # --- envelopes
 
     def ingest(
         self, participant: str, data: bytes | str | dict[str, Any], size: int | None, session: Session | None = None
     ) -> IngestedEnvelope:
-        """Raises `PellucidError` for what cannot be taken."""
+        """Turn a frame into an envelope that can be judged.
+
+        Raises:
+            PellucidError: If it is not valid, or the rate limit is exceeded.
+        """
         self.last_used = monotonic()
         return self._ingest.process(participant, data, size, None if session is None else session.dialect, session)
 
@@ -246,6 +278,7 @@ class Space:
         return self._ingest.exceeds_patience(participant)
 
     def put(self, item: WriteRequest) -> None:
+        """Enqueue a request for the writer."""
         if self.is_closed:
             item.on_result(WriteResult(error=_closed_error()))
         else:
@@ -259,8 +292,17 @@ class Space:
         *,
         address: str = "",
     ) -> PostResult:
-        """Say something without a seat. It is stored when it comes back. `address`: under which they reached the
-        gateway. Raises `PellucidError` for what is refused."""
+        """Send one envelope without a session. It is stored when this returns.
+
+        Args:
+            participant: The sender.
+            data: The envelope.
+            dialect: Its dialect. None: detect it.
+            address: Base URL under which the participant reached the gateway.
+
+        Raises:
+            PellucidError: If it is refused.
+        """
         self.last_used = monotonic()
         self._check_membership(participant)
         ingested = self._ingest.process(participant, data, None, dialect)
@@ -269,52 +311,62 @@ class Space:
         return PostResult(result.stored, result.for_sender)
 
     async def append_as_gateway(self, make: EnvelopeFactory, *, catch_up: bool = False) -> StoredEnvelope | None:
-        """What the gateway says itself. None: there was nothing to say. `look`: the store is asked first what is new.
-        Raises `PellucidError`."""
+        """Write an envelope of the gateway.
+
+        Args:
+            make: Builds the envelope when it is judged.
+            catch_up: Whether to read first what other replicas have written.
+
+        Returns:
+            None if there was nothing to write.
+
+        Raises:
+            PellucidError: If it is refused or cannot be stored.
+        """
         if catch_up:
             self.writer.queue.request_catch_up()
         return (await submit(self.put, partial(WriteRequest, make=make))).stored
 
     def forget(self) -> None:
-        """Keep nothing of what was said in memory: some of it was erased. Others are told to look."""
+        """Drop all contents from memory, because some of them were erased, and notify other replicas."""
         self._live.forget()
         self._maintenance.notify_replicas()
 
-    # --- what is stored
+    # --- calls of the writer
 
     def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> None:
-        """Called by the writer, as soon as it is stored."""
+        """Deliver a commit, as soon as it is stored."""
         effects = effects_of(stored, changes)
         for participant in effects.left:
             if self.presence.is_local(participant):
-                # Another replica said so, and they have come in here meanwhile.
+                # Another replica announced it, and the participant has joined here in the meantime.
                 self.put(WriteRequest(ignore_result, make=self.presence.make_join(participant)))
         if effects.configuration_changed:
             self._ingest.reload_limits()
         self.sessions.deliver(stored, effects)
 
     def on_written(self, stored: Sequence[StoredEnvelope]) -> None:
-        """Called by the writer: these were said here."""
+        """Notify other replicas of envelopes that this one wrote."""
         self._maintenance.notify_replicas()
         if self.compression is not None:
             self.compression.on_stored(stored)
 
     def on_overtaken(self) -> None:
-        """Called by the writer: another replica was faster."""
+        """Ask other replicas to use the writer lease."""
         self._maintenance.announce_contention()
 
     def on_removed(self) -> None:
-        """There is no such space any more."""
+        """Close all sessions, because the space was deleted."""
         self.is_closed = True
         self.sessions.close(close_codes.SPACE_NOT_FOUND, "there is no such space any more")
 
-    # --- its end
+    # --- closing
 
     async def aclose(self) -> None:
-        """Say who leaves, and let go."""
+        """Announce that all participants leave, and release everything."""
         self.last_used = monotonic()
         sessions = self.sessions.all_sessions
-        self.sessions.close(close_codes.SERVICE_RESTART, "the server restarts; come back in a moment")
+        self.sessions.close(close_codes.SERVICE_RESTART, "the server restarts; connect again in a moment")
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*(self.leave(session) for session in sessions))
@@ -325,14 +377,14 @@ class Space:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
-        """Nothing goes on without it: whoever comes next opens the space anew."""
+        """Close the space if one of its main tasks failed. The next participant opens it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a space broke: %s", error_location(error))
+            log.error("a space failed: %s", error_location(error))
             self.is_closed = True
-            self.sessions.close(close_codes.SERVICE_RESTART, "the space broke here; come back in a moment")
+            self.sessions.close(close_codes.SERVICE_RESTART, "the space failed here; connect again in a moment")
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """In the background, until the space is closed."""
+        """Run a coroutine in the background, until the space is closed."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -341,5 +393,5 @@ class Space:
 
 def _closed_error() -> PellucidError:
     return PellucidError(
-        ErrorInfo("unavailable", "the space is being closed here; come back", code="space_closed", retry_after=1.0)
+        ErrorInfo("unavailable", "the space is being closed here; connect again", code="space_closed", retry_after=1.0)
     )

@@ -1,8 +1,8 @@
-"""The spaces of one process, by name: opened when somebody comes, closed when nobody is there.
+"""The spaces of one process, by name. A space is opened on first use and closed when it is unused.
 
 spaces = Spaces(store, relay)
 space, participant = await spaces.admit("review", token)
-seat = await space.sit(participant, outlet)
+session = await space.join(participant, outlet)
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from .writer import PAGE_SIZE
 
 
 class Spaces:
-    """`clock` gives seconds since 1970; `compressor` says several thoughts in one, for spaces that want it."""
+    """All spaces of one process.
+
+    Args:
+        store: The store.
+        relay: The relay between replicas.
+        clock: Returns seconds since 1970.
+        compressor: Summarises several thoughts in one, for spaces with that setting. None: no space does.
+        intervals: Intervals of the background tasks.
+    """
 
     def __init__(
         self,
@@ -50,11 +58,12 @@ class Spaces:
         self._is_closed = False
 
     async def start(self) -> None:
+        """Start to close unused spaces."""
         if self._sweep_task is None:
             self._sweep_task = asyncio.create_task(self._sweep())
 
     async def aclose(self) -> None:
-        """Say who leaves, and let go of all of them."""
+        """Announce that all participants leave, and release all spaces."""
         self._is_closed = True
         if self._sweep_task is not None:
             self._sweep_task.cancel()
@@ -66,10 +75,15 @@ class Spaces:
         spaces, self._open = list(self._open.values()), {}
         await asyncio.gather(*(space.aclose() for space in spaces))
 
-    # --- finding
+    # --- access
 
     async def space(self, name: str) -> Space:
-        """Raises `RequestError` if there is none, `StoreError`."""
+        """Return the space of this name; open it if necessary.
+
+        Raises:
+            RequestError: If there is no such space.
+            StoreError: If the store fails.
+        """
         space = self._open.get(name)
         if space is None or space.is_closed:
             opening = self._opening.get(name)
@@ -93,7 +107,7 @@ class Spaces:
         owner = configuration.owner
         snapshot = await spaces.state(owner, name)
         if snapshot is not None and snapshot[0] > configuration.head:
-            snapshot = None  # the store was put back to an older state
+            snapshot = None  # the store was restored to an older state
         state = load_state(configuration.settings, snapshot)
         while page := await spaces.page(owner, name, after=state.head, limit=PAGE_SIZE):
             for one in page:
@@ -111,7 +125,7 @@ class Spaces:
             space.compression = ThoughtCompression(space, self._store.spaces, self._compressor)
         self._open[name] = space
         try:
-            # What the configuration says is in the log before anybody is asked in.
+            # The configuration is in the log before any participant joins.
             await space.catch_up()
         except BaseException:
             self._open.pop(name, None)
@@ -120,18 +134,23 @@ class Spaces:
         return space
 
     async def admit(self, name: str, token: str) -> tuple[Space, str]:
-        """The space, and whose token it is. Raises `PellucidError` (`unauthorized`, `forbidden`), `StoreError`.
+        """Return the space, and the id of the participant that owns the token.
 
-        What is wrong with a token is told the same whether there is such a space or not."""
+        The error for a wrong token is the same whether the space exists or not.
+
+        Raises:
+            PellucidError: `unauthorized` if the token is unknown; `forbidden` if it does not admit to this space.
+            StoreError: If the store fails.
+        """
         matches = await self._store.spaces.find_by_token(digest_of(token))
         if not matches:
             raise PellucidError(
-                ErrorInfo("unauthorized", "nobody here has this token", code="invalid_token", param="token")
+                ErrorInfo("unauthorized", "this token is not known here", code="invalid_token", param="token")
             )
         participant = next((one.id for space, one in matches if space.name == name), None)
         if participant is None:
             raise RequestError(
-                "this token opens no space of this name", kind="forbidden", code="wrong_space", param="space"
+                "this token admits to no space of this name", kind="forbidden", code="wrong_space", param="space"
             )
         space = await self.space(name)
         if not space.is_member(participant):
@@ -141,8 +160,16 @@ class Spaces:
         return space, participant
 
     async def erase(self, name: str, seqs: Sequence[int]) -> int:
-        """Take away what these envelopes say, from the store and from memory; how many said something. Other replicas
-        forget it when they next look. Raises `PellucidError`."""
+        """Erase the contents of envelopes, in the store and in memory.
+
+        Other replicas drop them at their next read of the store.
+
+        Returns:
+            How many of the envelopes had contents.
+
+        Raises:
+            PellucidError: If the space does not exist or the store fails.
+        """
         space = await self.space(name)
         erased_count = await self._store.spaces.erase(space.owner, name, seqs, at_ms=space.now_ms())
         space.forget()

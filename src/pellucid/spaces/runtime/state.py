@@ -1,19 +1,18 @@
-"""The state of a space: who may do what, who is there, which contexts and proposals are open.
+"""The state of a space: capabilities, presence, open contexts and proposals.
 
-    outcome = state.judge(envelope, at, known)      # what becomes of the next envelope: accepted, or why not
-    changes = state.replay(stored)                  # what an accepted one did
+    outcome = state.judge(envelope, at, known)      # the next envelope: accepted, or the error
+    changes = state.replay(stored)                  # an accepted one
 
-It is the fold of the log and of nothing else, so every replica has the same; what the configuration gives comes to it
-through the log too (`kinds.CONFIGURED`). The order of judging: whether the proposals refuse it; whether its sender may
-send it, and what it does about rights; whether anybody of those it is to is in the space; whether it has its place in
-a context; what it does to proposals. What is refused changes nothing.
+The state is the fold of the log and of nothing else, so every replica has the same one. The configuration reaches it
+through the log, too (`kinds.CONFIGURED`). An envelope is judged in this order: whether proposals refuse it; whether its
+sender may send it, and its effect on rights; whether any of its recipients is in the space; its place in a context; its
+effect on proposals. A refused envelope changes nothing.
 
-What is kept beside an envelope: what the gateway found when it took it.
+A `Note` is stored with each envelope: what the gateway found when it accepted it.
 
-Whom a chat is to: a chat that nobody of the space would hear is refused, by the code that MEW has for it.
-
-Who may come in counts, whether they are there or not, and so does who was invited. Of several, those who are nobody are
-flagged, and the others hear it.
+A chat whose recipients are all unknown in the space is refused, with MEW's code for it. Every member counts as known,
+present or not, also one who was invited. If only some recipients are unknown, they are flagged, and the others receive
+the chat.
 """
 
 from __future__ import annotations
@@ -40,18 +39,20 @@ from ...unicode import did_you_mean, truncate
 from .settings import SpaceSettings
 
 MAX_SUGGESTIONS = 256
-"""Among so many the nearest is looked for."""
+"""Among how many members the most similar name is searched."""
 MAX_LISTED_NAMES = 8
-"""How many names a sentence lists."""
+"""Maximum number of names that an error lists."""
 
 
 def unknown_targets(envelope: Envelope, ledger: Ledger) -> tuple[str, ...]:
+    """Return the recipients of a chat that are not members of the space."""
     if envelope.kind != CHAT or envelope.sender == GATEWAY:
         return ()
     return tuple(one for one in envelope.to if one != GATEWAY and not ledger.is_member(one))
 
 
 def target_not_found(unknown: Sequence[str], members: Sequence[str]) -> ErrorInfo:
+    """Build the error for a chat whose recipients are all unknown."""
     right = did_you_mean(unknown[0], members[:MAX_SUGGESTIONS])
     return ErrorInfo(
         "not_found",
@@ -62,40 +63,45 @@ def target_not_found(unknown: Sequence[str], members: Sequence[str]) -> ErrorInf
 
 
 def flag_unknown_targets(unknown: Sequence[str]) -> tuple[Flag, ...]:
+    """Build the flags for a chat of which some recipients are unknown."""
     return (Flag("target_not_found", f"to: {_list_unknown(unknown)} is in this space"),) if unknown else ()
 
 
 def _list_unknown(unknown: Sequence[str]) -> str:
     more = f" and {len(unknown) - MAX_LISTED_NAMES} more" if len(unknown) > MAX_LISTED_NAMES else ""
-    return f"nobody called {' or '.join(repr(truncate(one)) for one in unknown[:MAX_LISTED_NAMES])}{more}"
+    return f"no participant called {' or '.join(repr(truncate(one)) for one in unknown[:MAX_LISTED_NAMES])}{more}"
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the gateway stores with an envelope."""
+
     flags: tuple[Flag, ...] = ()
-    """What is to be seen about it."""
+    """Remarks about it."""
     ended: tuple[EndedContext, ...] = ()
     """The contexts that it ended."""
     links: tuple[str, ...] = ()
-    """The contexts that it came out of."""
+    """Paths of the contexts that it came out of."""
     proposals: tuple[str, ...] = ()
-    """The proposals that it made, settled or answered."""
+    """Ids of the proposals that it made, settled or answered."""
     by: dict[str, Any] | None = None
     """The capability that allowed it, as it was written."""
     source: str | None = None
-    """Where that is from: `door`, the id of a grant, or `gateway`."""
+    """Where that capability comes from: `door` (the configuration), the id of a grant, or `gateway`."""
     redacted: tuple[str, ...] = ()
-    """The names of the operator's patterns that found something in it, which was taken out."""
+    """Names of the operator's patterns that matched something in it, which was removed."""
 
     meaning: dict[str, Any] = {}
-    """Of what changes rights, and of what the gateway says: the payload without its remarks. It outlives the payload's
-    erasure, so that the log still folds to the same state."""
+    """For envelopes that change rights, and for those of the gateway: the payload without its remarks.
+
+    It is kept when the payload is erased, so that the log still folds to the same state.
+    """
 
     def dump(self) -> bytes:
         return msgspec.json.encode(self)
 
 
 def read_note(data: bytes) -> Note:
-    """What was kept; an empty note for what cannot be read."""
+    """Decode a note; an empty one if it cannot be read."""
     try:
         return msgspec.json.decode(data, type=Note)
     except msgspec.DecodeError:
@@ -111,11 +117,11 @@ NO_NAMES = NameSet()
 
 
 class ConfiguredAccess(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the configuration gives, as it is written: or, in an envelope, what of it changed."""
+    """Capabilities and templates from the configuration; in an envelope, those that changed."""
 
     always: tuple[str | dict[str, Any], ...] | None = None
     doors: dict[str, tuple[str | dict[str, Any], ...] | None] = {}
-    """Each one's capabilities. None: they are not in it any more."""
+    """Capabilities by participant. None: the participant is no longer configured."""
     templates: dict[str, tuple[str, ...]] | None = None
 
 
@@ -133,7 +139,7 @@ class StateDump(msgspec.Struct, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of an envelope: `stored` if it was accepted, `error` if not."""
+    """The result for an envelope: `stored` if it was accepted, `error` if not."""
 
     stored: StoredEnvelope | None = None
     changes: tuple[Change, ...] = ()
@@ -141,27 +147,30 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class SpaceState:
-    """One space's. `settings` is how it judges; what was accepted does the same under any."""
+    """The state of one space.
+
+    `settings` decides how new envelopes are judged. An accepted envelope has the same effect under any settings.
+    """
 
     def __init__(self, settings: SpaceSettings) -> None:
         self.settings = settings
         self.head = 0
         self.latest_at_ms = 0
-        """When the newest envelope was taken, in milliseconds since 1970. It never goes back."""
+        """When the newest envelope was accepted, in milliseconds since 1970. It never decreases."""
         self.access = ConfiguredAccess(always=(), templates={})
-        """The configuration, as the log has it."""
+        """The configuration, according to the log."""
         self.ledger = Ledger()
         self.lifecycle = Lifecycle(self._lifecycle_settings())
         self.proposals = Proposals()
         self.present_since: dict[str, int] = {}
-        """Who is there, and since when."""
+        """When each present participant joined, in milliseconds since 1970."""
         self._capability_cache: dict[str, tuple[dict[str, Any], ...]] = {}
         self._matching_access: tuple[ConfiguredAccess | None, ConfiguredAccess | None] = (None, None)
         self.away_since: dict[str, int] = {}
-        """Who left contexts open, and when."""
+        """When each participant left who has open contexts, in milliseconds since 1970."""
 
     def configure(self, settings: SpaceSettings) -> None:
-        """From now on it judges so."""
+        """Judge by other settings from now on."""
         self.settings = settings
         self.lifecycle.settings = self._lifecycle_settings()
 
@@ -171,7 +180,14 @@ class SpaceState:
     # --- judging
 
     def judge(self, envelope: Envelope, at: int, known: NameSet = NO_NAMES, redacted: tuple[str, ...] = ()) -> Outcome:
-        """What becomes of the next envelope, at this time; the accepted one has the next number."""
+        """Judge the next envelope. An accepted one gets the next number.
+
+        Args:
+            envelope: The envelope.
+            at: The time, in milliseconds since 1970.
+            known: Which ids and paths the history knows, of those that `Lifecycle.unknown_names` gave.
+            redacted: Names of the patterns that matched something in it.
+        """
         at = max(at, self.latest_at_ms)
         envelope = replace(envelope, seq=self.head + 1)
         if (error := self.proposals.refusal(envelope)) is not None:
@@ -203,7 +219,7 @@ class SpaceState:
         return Outcome(StoredEnvelope(envelope, at, verdict.place, note.dump()), changes)
 
     def replay(self, stored: StoredEnvelope) -> tuple[Change, ...]:
-        """What an envelope that was accepted did."""
+        """Apply an envelope that was accepted before."""
         envelope = stored.envelope
         if envelope.is_erased and (meaning := read_note(stored.note).meaning):
             envelope = replace(envelope, payload=meaning)
@@ -213,7 +229,7 @@ class SpaceState:
         return (*changes, *self._fold(envelope, stored.at))
 
     def _fold(self, envelope: Envelope, at: int) -> tuple[Change, ...]:
-        """What is neither a right nor reasoning: who is there, and the configuration."""
+        """Apply what concerns neither rights nor reasoning: presence and the configuration."""
         self.head, self.latest_at_ms = envelope.seq, at
         if kinds.kind_of(envelope.kind).changes_rights or envelope.kind == kinds.CONFIGURED:
             self._capability_cache.clear()
@@ -253,7 +269,7 @@ class SpaceState:
                 else:
                     changes += self.ledger.configure_participant(name, read_capabilities(written))
         except (msgspec.ValidationError, PellucidError):
-            # It was erased, or written by a version that knew more.
+            # It was erased, or written by a newer version.
             return ()
         configured = {name: written for name, written in (self.access.doors | new.doors).items() if written is not None}
         self.access = ConfiguredAccess(
@@ -265,7 +281,11 @@ class SpaceState:
         return tuple(changes)
 
     def configuration_change(self, wanted: ConfiguredAccess) -> dict[str, Any] | None:
-        """The payload of the `CONFIGURED` that makes `wanted` hold. None: it holds."""
+        """Return the payload of the `CONFIGURED` envelope that makes `wanted` the configuration.
+
+        Returns:
+            None if it is the configuration already.
+        """
         have = self.access
         if self._matching_access[0] is have and self._matching_access[1] is wanted:
             return None
@@ -281,14 +301,14 @@ class SpaceState:
             self._matching_access = (have, wanted)
         return payload or None
 
-    # --- asked
+    # --- queries
 
     def knows(self, id: str) -> bool:
-        """Whether one of the last envelopes had this id."""
+        """Check whether one of the latest envelopes has this id."""
         return id in self.lifecycle.state.recent
 
     def capabilities(self, participant: str) -> tuple[dict[str, Any], ...]:
-        """What they hold, as it was written."""
+        """Return the capabilities of a participant, as they were written."""
         written = self._capability_cache.get(participant)
         if written is None:
             written = tuple(held.capability.written for held in self.ledger.held(participant))
@@ -296,7 +316,7 @@ class SpaceState:
         return written
 
     def viewer(self, participant: str, view: SpaceView = "full") -> SpaceViewer:
-        """What they may read now."""
+        """Return what a participant may read now."""
         everyone = self.settings.read_reasoning == "everyone"
         return SpaceViewer(
             participant=participant,
@@ -306,7 +326,11 @@ class SpaceState:
         )
 
     def due(self, now: int) -> list[tuple[str, str]]:
-        """The contexts that are to be abandoned at this time, and why: `timed out`, or `disconnected`."""
+        """Return the paths of the contexts to abandon, each with the reason: `timed out` or `disconnected`.
+
+        Args:
+            now: The time, in milliseconds since 1970.
+        """
         reasons = {one.path: "timed out" for one in self.lifecycle.due(now)}
         grace = self.settings.grace_seconds * 1000
         for name, since in self.away_since.items():
@@ -315,11 +339,13 @@ class SpaceState:
         return list(reasons.items())
 
     def is_open(self, path: str) -> bool:
+        """Check whether the context at a path is open."""
         return path in self.lifecycle.state.open
 
-    # --- kept
+    # --- storage
 
     def dump(self) -> bytes:
+        """Return the state as JSON."""
         return msgspec.json.encode(
             StateDump(
                 head=self.head,
@@ -335,7 +361,12 @@ class SpaceState:
 
     @classmethod
     def load(cls, settings: SpaceSettings, data: bytes) -> SpaceState:
-        """The state that `dump` told of. Raises `msgspec.DecodeError` or `RequestError` for what is none."""
+        """Restore a state from its dump.
+
+        Raises:
+            msgspec.DecodeError: If it is not a dump.
+            RequestError: If a capability in it is not valid.
+        """
         saved = msgspec.json.decode(data, type=StateDump)
         state = cls(settings)
         state.head, state.latest_at_ms, state.access = saved.head, saved.at, saved.doors

@@ -1,7 +1,7 @@
-"""What waits to be judged: what participants said, and what the gateway has to say itself.
+"""The queue of envelopes that wait to be judged: from participants and from the gateway itself.
 
-An item is answered once: by what was stored, or by why not. Whoever put it there is told by its `answer`, which is
-called in the writer's task and must not wait.
+Each request has exactly one result: what was stored, or the error. It is passed to the request's `on_result`, which is
+called in the writer's task and must not block.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from ...storage import StoredEnvelope
 from .state import SpaceState
 
 EnvelopeFactory: TypeAlias = Callable[[SpaceState, int], Envelope | None]
-"""What the gateway says, worked out when it is judged: at this state and time (ms). None: nothing any more."""
+"""Builds an envelope of the gateway when it is judged, from the state and the time (ms) at that moment. None: it is not
+needed any more.
+"""
 
 
 class WriteResult:
-    """What became of an item."""
+    """The result of a write request."""
 
     __slots__ = ("error", "for_sender", "is_new", "stored")
 
@@ -34,22 +36,24 @@ class WriteResult:
         for_sender: tuple[Envelope, ...] = (),
     ) -> None:
         self.stored = stored
-        """None and no error: there was nothing to say."""
+        """None without an error: there was nothing to write."""
         self.error = error
         self.is_new = is_new
-        """False: it was sent again, and is what it was."""
+        """False: it was sent before, and `stored` is what was stored then."""
         self.for_sender = for_sender
-        """What is for its sender alone."""
+        """Envelopes for its sender alone."""
 
 
 OnResult: TypeAlias = Callable[[WriteResult], None]
 
 
 def ignore_result(result: WriteResult) -> None:
-    """Is told of what nobody waits for."""
+    """Ignore the result of a request."""
 
 
 class WriteRequest:
+    """One envelope to be judged, or a factory of one."""
+
     __slots__ = ("address", "envelope", "has_sender_id", "has_sender_ts", "make", "on_result", "redacted", "size_bytes")
 
     def __init__(
@@ -68,20 +72,22 @@ class WriteRequest:
         self.envelope = envelope
         self.make = make
         self.has_sender_id = has_sender_id
-        """Whether its sender gave it its id: then it may be one that was sent again."""
+        """Whether its sender chose its id. Then it may be a repetition."""
         self.has_sender_ts = has_sender_ts
-        """Whether its sender gave it its time: then one that was sent again has the same."""
+        """Whether its sender chose its time. Then a repetition has the same time."""
         self.size_bytes = size_bytes
         self.redacted = redacted
         self.address = address
-        """Under which the gateway was reached: `wss://host`, if that is known."""
+        """Base URL under which its sender reached the gateway, `wss://host`, if known."""
 
 
 class WriteQueue:
+    """Requests in order, with the number of bytes that wait."""
+
     MAX_BATCH = 500
     MAX_BATCH_BYTES = 4 << 20
     MAX_QUEUED_BYTES = 32 << 20
-    """Bytes that wait, above which nobody more is heard until there is room."""
+    """Waiting bytes above which no more frames are read until there is space again."""
 
     def __init__(self) -> None:
         self._items: deque[WriteRequest] = deque()
@@ -90,12 +96,13 @@ class WriteQueue:
         self.size_bytes = 0
 
     def put(self, item: WriteRequest) -> None:
+        """Add a request."""
         self._items.append(item)
         self.size_bytes += item.size_bytes
         self._work.set()
 
     def request_catch_up(self) -> None:
-        """Somebody else may have written: look."""
+        """Ask the writer to read what other replicas may have written."""
         self._catch_up_requested = True
         self._work.set()
 
@@ -104,10 +111,15 @@ class WriteQueue:
 
     @property
     def is_full(self) -> bool:
+        """Whether so many bytes wait that no more frames are read."""
         return self.size_bytes > self.MAX_QUEUED_BYTES
 
     async def take(self) -> tuple[list[WriteRequest], bool]:
-        """What waits, and whether to look at what others wrote. Waits until there is one of the two."""
+        """Wait for requests or for a request to catch up.
+
+        Returns:
+            The waiting requests, at most one batch of them; and whether to read what other replicas wrote.
+        """
         await self._work.wait()
         taken: list[WriteRequest] = []
         size_bytes = 0
@@ -122,14 +134,18 @@ class WriteQueue:
         return taken, catch_up_requested
 
     def close(self, error: PellucidError) -> None:
-        """Nothing of it is judged any more."""
+        """Fail everything that waits."""
         while self._items:
             self._items.popleft().on_result(WriteResult(error=error))
         self.size_bytes = 0
 
 
 async def submit(put: Callable[[WriteRequest], None], make_request: Callable[[OnResult], WriteRequest]) -> WriteResult:
-    """Put it there, and wait for what becomes of it. Raises what it is refused with."""
+    """Enqueue a request and wait for its result.
+
+    Raises:
+        PellucidError: Why the envelope was refused.
+    """
     future: asyncio.Future[WriteResult] = asyncio.get_running_loop().create_future()
 
     def on_result(result: WriteResult) -> None:

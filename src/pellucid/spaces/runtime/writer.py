@@ -1,26 +1,25 @@
-"""The one task of a space that judges, stores and delivers.
+"""The one task of a space that judges, stores and delivers envelopes.
 
-    take all that waits -> judge it at the head -> append it in one transaction -> deliver it -> answer
+    take all that waits -> judge it at the head -> append it in one transaction -> deliver it -> report the results
 
-* Nobody is answered before what was said is stored. A refusal counts only at the head of the log: where nothing is
-  appended, the store is asked whether there is more, first.
-* When another replica was faster (`AppendConflict`), the state is put back, what is new is read and delivered, and all is
-  judged again.
-* When the store does not say whether it did it, the log is asked. If that cannot be known either, whoever sent is told
-  `unavailable`; should it have been stored all the same, it is delivered when the store is back, and who sends it again
-  gets the same.
-* What the store refuses for one envelope's sake, it refuses for that one alone: then each is tried by itself.
+* A result is reported only after the envelope is stored. A refusal counts only at the head of the log: if nothing is
+  appended, the store is first asked whether there is more.
+* If another replica was faster (`AppendConflict`), the state is rolled back, the new envelopes are read and delivered,
+  and everything is judged again.
+* If the store does not say whether it appended, the log is read. If that is not possible either, the sender gets
+  `unavailable`. If the envelope was stored after all, it is delivered when the store is back, and a sender who repeats
+  it gets the same result.
+* If the store refuses a batch because of one envelope, each envelope is tried alone.
 
-What is judged together, stored in one transaction, and answered together.
+A batch is judged together, stored in one transaction, and its results are reported together. Judging does not wait for
+anything: names that only the history knows are looked up before.
 
-Nothing here waits: what only the history knows is looked up before.
+Invitations: when one is accepted, a token is created. Its digest is stored in the same transaction, and only the
+inviter gets the token, once (`space/invite-ack`). A participant who is in the space already, or has a token from the
+operator, gets none, so that an invitation cannot take over another participant's place.
 
-Invitations: a token is made when one is accepted, kept as a digest in the same transaction, and told to nobody but
-the inviter, once (`space/invite-ack`).
-
-Who is there already, or has a token of the operator's, gets none: nobody takes another's place by inviting them.
-
-Replicas that are busy in the same space take turns, for a while, so that none is overtaken for ever (`WriterLease`).
+Replicas that write to the same space at the same time use a lease for a while, so that none is overtaken for ever
+(`WriterLease`).
 """
 
 from __future__ import annotations
@@ -50,8 +49,15 @@ from .write_queue import WriteQueue, WriteRequest, WriteResult
 def invitations_from(
     stored: StoredEnvelope, changes: Iterable[Change], state: SpaceState, space: str, address: str = ""
 ) -> tuple[list[StoredParticipant], tuple[Envelope, ...]]:
-    """Who is to be let into `space` by this envelope, and what its sender is told. `address`: under which its sender
-    reached the gateway."""
+    """Return the participants that an envelope invites, and the answers for its sender.
+
+    Args:
+        stored: The envelope.
+        changes: Its changes.
+        state: The state after it.
+        space: The name of the space.
+        address: Base URL under which its sender reached the gateway.
+    """
     participants: list[StoredParticipant] = []
     acknowledgements: list[Envelope] = []
     for change in changes:
@@ -73,7 +79,7 @@ def invitations_from(
 
 
 class WriteBatch:
-    """What was judged together, and is stored and answered together."""
+    """Envelopes that are judged, stored and reported together."""
 
     def __init__(self, state: SpaceState, at: int, space: str) -> None:
         self._state = state
@@ -84,7 +90,7 @@ class WriteBatch:
         self.changes: list[tuple[Change, ...]] = []
         self.invited: list[StoredParticipant] = []
         self.has_refusals = False
-        """Whether something was not accepted that might be, by a state that others have moved on."""
+        """Whether something was refused that might be accepted after envelopes of other replicas."""
 
     def judge(
         self,
@@ -94,7 +100,15 @@ class WriteBatch:
         earlier: dict[tuple[str, str], StoredEnvelope],
         live: LiveState,
     ) -> None:
-        """`known`: names that only the history knows. `before`: what was said under the same ids before."""
+        """Judge all requests, in order.
+
+        Args:
+            requests: The requests.
+            configuration: The configuration of the space.
+            known: Names that only the history knows.
+            earlier: Earlier envelopes with the same senders and ids.
+            live: The state in memory.
+        """
         payload = self._state.configuration_change(configuration.access)
         if payload is not None:
             self._accept(configuration.to_envelope(payload, self._at), NameSet())
@@ -132,14 +146,17 @@ class WriteBatch:
         return stored, WriteResult(stored, for_sender=acknowledgements)
 
     def report_results(self) -> None:
-        """Tell each what became of it."""
+        """Report the result of each request."""
         for request, result in self._results:
             request.on_result(result)
 
 
 def _is_resend(old: Envelope, new: Envelope, has_sender_ts: bool) -> bool:
-    """Whether it is the same once more, in whichever dialect. Who says when it was sent (`dated`) sends it again with
-    the same time: another means that ids are counted anew, as MEW's clients do in every process."""
+    """Check whether an envelope repeats an earlier one, in any dialect.
+
+    A sender who sets the time (`has_sender_ts`) repeats it with the same time. Another time means that ids were counted
+    from the start again, as MEW's clients do in every process.
+    """
     if has_sender_ts and new.ts != old.ts:
         return False
     return old == replace(new, seq=old.seq, ts=old.ts, dialect=old.dialect)
@@ -151,25 +168,36 @@ PAGE_SIZE = 500
 
 
 class WriterObserver(Protocol):
+    """Is notified by the writer."""
+
     def deliver(self, stored: Sequence[StoredEnvelope], changes: Sequence[tuple[Change, ...]]) -> None:
-        """These are stored, and the state is as they left it."""
+        """Deliver envelopes that are stored. The state is the one after them."""
         ...
 
     def on_written(self, stored: Sequence[StoredEnvelope]) -> None:
-        """This replica wrote these: others are to look."""
+        """Handle that this replica wrote envelopes, so others have something to read."""
         ...
 
     def on_overtaken(self) -> None:
-        """Another replica was faster: others are to take turns."""
+        """Handle that another replica was faster, so others should use the lease."""
         ...
 
     def on_removed(self) -> None:
-        """There is no such space any more."""
+        """Handle that the space was deleted."""
         ...
 
 
 class Writer:
-    """`clock` gives seconds since 1970."""
+    """Writes the log of one space.
+
+    Args:
+        spaces: The store's spaces.
+        live: The state in memory.
+        configuration: The configuration of the space.
+        lease: The writer lease.
+        observer: Is notified of what is stored.
+        clock: Returns seconds since 1970.
+    """
 
     def __init__(
         self,
@@ -191,6 +219,7 @@ class Writer:
         """Whether the log may have more than is known here."""
 
     async def run(self) -> None:
+        """Write batches until cancelled."""
         while True:
             requests, catch_up_requested = await self.queue.take()
             self._may_be_behind = self._may_be_behind or catch_up_requested
@@ -199,10 +228,10 @@ class Writer:
             except PellucidError as error:
                 _fail_all(requests, error)
                 if not requests:
-                    # Nobody waits for it; whoever looks after the space asks again.
+                    # No caller waits for it; maintenance asks again.
                     await asyncio.sleep(0)
             except Exception as error:
-                log.error("a space could not be written: %s", error_location(error))
+                log.error("a space could not be written to: %s", error_location(error))
                 self._may_be_behind = True
                 self.live.roll_back()
                 _fail_all(requests, _server_error())
@@ -229,7 +258,11 @@ class Writer:
                     return
 
     async def _store(self, requests: list[WriteRequest], batch: WriteBatch) -> bool:
-        """Whether it is over: stored, or refused for good."""
+        """Store a batch.
+
+        Returns:
+            Whether it is finished: stored, or finally refused.
+        """
         live, expected = self.live, self.live.head
         last = batch.stored[-1].envelope.seq
         dump = live.state.dump() if last // SNAPSHOT_INTERVAL != expected // SNAPSHOT_INTERVAL else None
@@ -276,7 +309,11 @@ class Writer:
         return True
 
     async def _was_stored(self, stored: Sequence[StoredEnvelope]) -> bool:
-        """Whether these are in the log, after an append that did not say. Raises what `catch_up` does."""
+        """Check whether envelopes are in the log, after an append with an unknown result.
+
+        Returns:
+            False also if the log cannot be read.
+        """
         try:
             await self.catch_up()
             after = stored[0].envelope.seq - 1
@@ -289,14 +326,19 @@ class Writer:
             return False
         return [one.envelope for one in found_rows] == [one.envelope for one in stored]
 
-    # --- what others wrote
+    # --- the log of other replicas
 
     async def catch_up(self) -> None:
-        """Read and deliver what is new in the log. Raises `StoreError`, or `SpaceNotFound`."""
+        """Read and deliver the new envelopes of the log.
+
+        Raises:
+            SpaceGone: If the space was deleted.
+            StoreError: If the store fails.
+        """
         self._may_be_behind = True
         head = await self._spaces.head(self.configuration.owner, self.configuration.name)
         if head is None or head.head < self.live.head:
-            # Removed; or the store was put back to an older state, and this is another space by the same name.
+            # Deleted; or the store was restored to an older state, and this is another space of the same name.
             self._observer.on_removed()
             raise SpaceNotFound(self.configuration.name)
         if head.version != self.configuration.version:
@@ -318,7 +360,7 @@ class Writer:
     async def _page(self, after: int, limit: int) -> list[StoredEnvelope]:
         return await self._spaces.page(self.configuration.owner, self.configuration.name, after=after, limit=limit)
 
-    # --- what only the history knows
+    # --- lookups in the history
 
     async def _known_names(self, requests: list[WriteRequest]) -> NameSet:
         ids: set[str] = set()
@@ -335,7 +377,7 @@ class Writer:
         )
 
     async def _earlier_envelopes(self, requests: list[WriteRequest]) -> dict[tuple[str, str], StoredEnvelope]:
-        """What was said before by the same sender with the same id."""
+        """Return earlier envelopes by the same senders with the same ids."""
         earlier: dict[tuple[str, str], StoredEnvelope] = {}
         for request in requests:
             envelope = request.envelope
@@ -358,7 +400,7 @@ def _fail_all(requests: Sequence[WriteRequest], error: PellucidError) -> None:
 
 def _server_error() -> PellucidError:
     return PellucidError(
-        ErrorInfo("server_error", "the space could not take this; that is a fault of this server", code="space_failed")
+        ErrorInfo("server_error", "the space could not store this; that is a fault of this server", code="space_failed")
     )
 
 
@@ -366,31 +408,33 @@ def _closing_error() -> PellucidError:
     return PellucidError(
         ErrorInfo(
             "unavailable",
-            "the space is being closed here; whether this was taken, its history tells",
+            "the space is being closed here; its history shows whether this was stored",
             code="space_closed",
             retry_after=1.0,
         )
     )
 
 
-# --- turns
+# --- the writer lease
 
 
 CONTENTION_SECONDS = 3.0
-"""Seconds after a collision in which turns are taken."""
+"""Seconds after a collision in which the lease is used."""
 LEASE_SECONDS = 2.0
 MAX_WAIT_SECONDS = 1.0
 RETRY_PAUSES_SECONDS = 0.002, 0.005
-"""Seconds between two tries: soon enough to come upon the pause of who just had it, which is the first."""
+"""Shortest and longest pause between two attempts. A holder pauses for the shortest after it releases the lease, so
+that a waiting replica can get it.
+"""
 RELAY_RETRY_SECONDS = 10.0
 
 
 class WriterLease:
-    """A lease at the relay, claimed only after a replica was overtaken.
+    """A lease at the relay, used only after a replica was overtaken.
 
-    That one tells the others (`keeper`), for who is never overtaken would not know, and one that claims nothing
-    overtakes all who do. It is a courtesy: whoever does not get the lease in time, or finds no relay, goes on without,
-    and the store decides as ever.
+    That replica notifies the others (`maintenance`). Otherwise a replica that is never overtaken would not know, and a
+    replica without the lease would overtake all that wait for it. The lease is a courtesy: a replica that does not get
+    it in time, or cannot reach the relay, writes without it, and the store decides as always.
     """
 
     def __init__(self, relay: Relay, name: str, replica_id: str) -> None:
@@ -399,18 +443,20 @@ class WriterLease:
         self._replica_id = replica_id
         self._contended_until = 0.0
         self._relay_down_until = 0.0
-        """The relay did not answer: nobody waits for it, for a while."""
+        """The relay did not answer; until this time it is not tried again."""
 
     @property
     def is_contended(self) -> bool:
+        """Whether the lease is used at the moment."""
         return self._relay_down_until <= monotonic() < self._contended_until
 
     def mark_contended(self) -> None:
-        """This replica was overtaken, or another one."""
+        """Use the lease for a while, because a replica was overtaken."""
         self._contended_until = monotonic() + CONTENTION_SECONDS
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[None]:
+        """Hold the lease, if it is needed and can be had in time."""
         token = await self._try_acquire() if self.is_contended else None
         try:
             yield
@@ -418,7 +464,7 @@ class WriterLease:
             if token is not None:
                 with suppress(RelayError):
                     await self._relay.release(self._name, token)
-                # Whoever waits gets it, and not at once whoever had it.
+                # A waiting replica gets it next, not this one again.
                 await asyncio.sleep(RETRY_PAUSES_SECONDS[0])
 
     async def _try_acquire(self) -> int | None:

@@ -1,1 +1,1 @@
-"""How databases of older versions become this one (`pellucid.storage.migrate`)."""
+"""Alembic migrations of the store (see `pellucid.storage.migrate`)."""

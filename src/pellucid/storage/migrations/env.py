@@ -1,4 +1,4 @@
-"""What Alembic runs to write a migration down as SQL. The transaction around it is the driver's."""
+"""Environment in which Alembic writes migrations as SQL. The store's driver adds the transaction."""
 
 from __future__ import annotations
 

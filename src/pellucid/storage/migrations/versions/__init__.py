@@ -1,1 +1,1 @@
-"""One module a version, in the order in which `down_revision` links them."""
+"""One module for each version, ordered by `down_revision`."""

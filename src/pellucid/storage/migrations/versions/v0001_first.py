@@ -39,7 +39,7 @@ def upgrade() -> None:
         sa.Column("error", sa.LargeBinary),
         sa.Column("log", sa.LargeBinary, nullable=False),
     )
-    if op.get_context().dialect.name == "postgresql":  # it comes compressed: trying again would cost and gain nothing
+    if op.get_context().dialect.name == "postgresql":  # the log is compressed already
         op.execute("ALTER TABLE response_bodies ALTER COLUMN log SET STORAGE EXTERNAL")
     op.create_table(
         "response_items",

@@ -10,7 +10,7 @@ down_revision = "0001"
 branch_labels = None
 depends_on = None
 
-# What SQLite's index knows is kept as the table is, by triggers: in the same transaction, whoever writes.
+# Triggers update SQLite's index in the transaction that changes the table.
 ADDED = "INSERT INTO texts_grams(rowid, mark, folded) VALUES (new.number, new.mark, new.folded)"
 GONE = "INSERT INTO texts_grams(texts_grams, rowid, mark, folded) VALUES ('delete', old.number, old.mark, old.folded)"
 SQLITE = [
@@ -21,8 +21,9 @@ SQLITE = [
     f"CREATE TRIGGER texts_changed AFTER UPDATE OF mark, folded ON texts BEGIN {GONE}; {ADDED}; END",
 ]
 
-# What waits to be sorted in is read by every search, so it is not to be much.
-# Not everyone may have the extension, and not every server has it. Then a scope is read through, which finds the same.
+# Every search reads the index's pending list, so it must be short.
+# Not every user may create the extension, and not every server has it. Without it, all texts of a scope are read, with
+# the same results.
 POSTGRESQL = """DO $$ BEGIN
     CREATE EXTENSION IF NOT EXISTS pg_trgm;
     CREATE INDEX texts_grams ON texts USING gin (folded gin_trgm_ops) WITH (gin_pending_list_limit = 512);

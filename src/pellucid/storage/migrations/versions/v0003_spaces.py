@@ -1,4 +1,4 @@
-"""Spaces, and what is said in them."""
+"""Spaces, and their envelopes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The record."""
+"""The tamper-evident record."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A response lists its items, so that no index is needed to find them when it is deleted.
+"""The body of a response lists its items, so that no index is needed to find them when the response is deleted.
 
-Older rows stay in the index as they are; so do those that a replica of an older version still writes, which knows
-neither column. What such a replica deletes of what a newer one wrote goes whole, too, though it looks through all items
-of the owner for it.
+Older rows remain in the index, and so do rows that a replica of an older version writes, which does not know the new
+columns. Such a replica also deletes responses of a newer one completely, although it scans all items of the owner.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from ...events import Event, ItemEndEvent, ItemStartEvent, RunEndEvent
 from ...parts import Usage
 from . import events as e
 from .dialects import Dialect
-from .marks import mark
 from .messages import Interrupt, TokenUsage
+from .metadata import make_metadata
 
-_MOST = 2**53 - 1
+_MAX_SAFE_INTEGER = 2**53 - 1
 """What JavaScript can hold."""
 
 
@@ -23,15 +23,19 @@ def outcome_of(
 
     `pending` are the calls that have no result, `interrupts` what the run waits for.
     """
-    known = dialect.outcomes
+    supported = dialect.outcomes
     if event.status == "cancelled":
-        return (e.RunFinishedCancelledOutcome(), None) if "cancelled" in known else (None, mark(status="cancelled"))
+        return (
+            (e.RunFinishedCancelledOutcome(), None)
+            if "cancelled" in supported
+            else (None, make_metadata(status="cancelled"))
+        )
     if event.status == "incomplete":
-        why = {} if event.incomplete_reason is None else {"reason": event.incomplete_reason}
-        return None, mark(status="incomplete", **why)
-    if interrupts and "interrupt" in known:
+        reason = {} if event.incomplete_reason is None else {"reason": event.incomplete_reason}
+        return None, make_metadata(status="incomplete", **reason)
+    if interrupts and "interrupt" in supported:
         return e.RunFinishedInterruptOutcome(interrupts), None
-    if pending and "success" in known:
+    if pending and "success" in supported:
         return e.RunFinishedSuccessOutcome(pending), None
     return None, None
 
@@ -46,24 +50,24 @@ def usage_of(usage: Usage, model: str | None) -> list[TokenUsage] | None:
         "cached_input_tokens": usage.cache_read_tokens,
         "cache_write_input_tokens": usage.cache_write_tokens,
     }
-    known: dict[str, Any] = {
-        name: number for name, number in numbers.items() if number is not None and 0 <= number <= _MOST
+    counts: dict[str, Any] = {
+        name: number for name, number in numbers.items() if number is not None and 0 <= number <= _MAX_SAFE_INTEGER
     }
-    return [TokenUsage(model=model, **known)] if known else None
+    return [TokenUsage(model=model, **counts)] if counts else None
 
 
 def seals_ahead(events: list[Event]) -> dict[int, str]:
     """The seals of the items that begin and end in this batch, by the place where they begin."""
-    found: dict[int, str] = {}
-    began: int | None = None
-    for place, event in enumerate(events):
+    seals: dict[int, str] = {}
+    start_index: int | None = None
+    for index, event in enumerate(events):
         if isinstance(event, ItemStartEvent):
-            began = place
+            start_index = index
         elif isinstance(event, ItemEndEvent):
-            if began is not None and event.seal is not None:
-                found[began] = event.seal
-            began = None
-    return found
+            if start_index is not None and event.seal is not None:
+                seals[start_index] = event.seal
+            start_index = None
+    return seals
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:

@@ -25,46 +25,46 @@ from ...events import (
     ResponseEndEvent,
     ResponseStartEvent,
 )
-from ...parts import BuiltinToolCallPartDelta, ToolCallPartDelta
+from ...parts import OPAQUE_FIELDS, BuiltinToolCallPartDelta, ToolCallPartDelta
 from ...run import Mint
 
 
-class AsFunctions:
+class TurnSplitter:
     """`feed` it what a run says, as often as it says something. `mint` gives results their ids."""
 
     def __init__(self, mint: Mint) -> None:
         self._mint = mint
-        self._start: ResponseStartEvent | None = None
+        self._response_start: ResponseStartEvent | None = None
         self._in_turn = False
-        self._items = self._parts = 0
+        self._item_index = self._part_index = 0
         """How many this turn has had."""
-        self._held: ItemStartEvent | None = None
+        self._held_item: ItemStartEvent | None = None
         """An item of which only its part tells what it is."""
-        self._returning = self._calling = False
+        self._in_result = self._in_call = False
         """Whether the open item is the result, or the call, of one of the agent's functions."""
-        self._calls: list[ours.ToolCallPart] = []
+        self._turn_calls: list[ours.ToolCallPart] = []
         """The turn's calls of the agent's own functions, which are announced when it ends."""
 
     def feed(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
-        for place, event in enumerate(events):
-            self._told(event, events[place + 1] if place + 1 < len(events) else None, out)
+        for index, event in enumerate(events):
+            self._process(event, events[index + 1] if index + 1 < len(events) else None, out)
         return out
 
-    def _told(self, event: Event, following: Event | None, out: list[Event]) -> None:
+    def _process(self, event: Event, next_event: Event | None, out: list[Event]) -> None:
         match event:
             case PartDeltaEvent():
                 out.append(self._delta(event))
             case ResponseStartEvent():
-                self._start = event
+                self._response_start = event
                 self._open_turn(out)
             case ItemStartEvent(kind="builtin_tool"):
-                self._held = event
+                self._held_item = event
             case ItemStartEvent():
                 self._open_turn(out)
-                out.append(replace(event, index=self._items))
+                out.append(replace(event, index=self._item_index))
             case PartStartEvent():
-                self._part_start(event, following, out)
+                self._part_start(event, next_event, out)
             case PartEndEvent():
                 self._part_end(event, out)
             case ItemEndEvent():
@@ -80,85 +80,83 @@ class AsFunctions:
     # --- turns -----------------------------------------------------------------------------------------------
 
     def _open_turn(self, out: list[Event]) -> None:
-        if not self._in_turn and self._start is not None:
+        if not self._in_turn and self._response_start is not None:
             self._in_turn = True
-            self._items = self._parts = 0
-            out.append(self._start)
+            self._item_index = self._part_index = 0
+            out.append(self._response_start)
 
     def _close_turn(self, event: ResponseEndEvent, out: list[Event]) -> None:
         if not self._in_turn:
             return
         self._in_turn = False
         out.append(event)
-        out += [FunctionToolCallEvent(call) for call in self._calls]
-        self._calls = []
+        out += [FunctionToolCallEvent(call) for call in self._turn_calls]
+        self._turn_calls = []
 
     # --- items and parts -------------------------------------------------------------------------------------
 
-    def _part_start(self, event: PartStartEvent, following: Event | None, out: list[Event]) -> None:
-        held, self._held = self._held, None
-        part, own = event.part, _is_own(event.part)
-        if own and isinstance(part, ours.BuiltinToolReturnPart):
-            self._returning = True
+    def _part_start(self, event: PartStartEvent, next_event: Event | None, out: list[Event]) -> None:
+        held_item, self._held_item = self._held_item, None
+        part, is_own = event.part, _is_agent_function(event.part)
+        if is_own and isinstance(part, ours.BuiltinToolReturnPart):
+            self._in_result = True
             return
-        if own and isinstance(following, PartDeltaEvent):
+        if is_own and isinstance(next_event, PartDeltaEvent):
             # What opens has no details yet; that its provider runs it is said at once after.
-            own = _is_own(replace(part, provider_details=getattr(following.delta, "provider_details", None)))
-        self._calling = own
-        if held is not None:
+            is_own = _is_agent_function(
+                replace(part, provider_details=getattr(next_event.delta, "provider_details", None))
+            )
+        self._in_call = is_own
+        if held_item is not None:
             self._open_turn(out)
-            out.append(replace(held, index=self._items, kind="tool_call" if own else held.kind))
-        out.append(PartStartEvent(self._parts, _function(part) if own else part))
+            out.append(replace(held_item, index=self._item_index, kind="tool_call" if is_own else held_item.kind))
+        out.append(PartStartEvent(self._part_index, _as_tool_call(part) if is_own else part))
 
     def _delta(self, event: PartDeltaEvent) -> PartDeltaEvent:
         delta: Any = event.delta
-        if self._calling and isinstance(delta, BuiltinToolCallPartDelta):
-            delta = ToolCallPartDelta(
-                delta.args_delta,
-                signature_delta=delta.signature_delta,
-                provider_name=delta.provider_name,
-                provider_details=delta.provider_details,
-            )
-        return PartDeltaEvent(self._parts, delta)
+        if self._in_call and isinstance(delta, BuiltinToolCallPartDelta):
+            opaque_data = {name: getattr(delta, name) for name in OPAQUE_FIELDS.values()}
+            delta = ToolCallPartDelta(delta.args_delta, provider_name=delta.provider_name, **opaque_data)
+        return PartDeltaEvent(self._part_index, delta)
 
     def _part_end(self, event: PartEndEvent, out: list[Event]) -> None:
-        part, own = event.part, self._calling
-        self._calling = False
-        if self._returning and isinstance(part, ours.BuiltinToolReturnPart):
+        part, is_own = event.part, self._in_call
+        self._in_call = False
+        if self._in_result and isinstance(part, ours.BuiltinToolReturnPart):
             self._close_turn(ResponseEndEvent("tool_call"), out)
-            out.append(FunctionToolResultEvent(_result(part), self._mint("fco")))
+            out.append(FunctionToolResultEvent(_as_tool_return(part), self._mint("fco")))
             return
-        if own and isinstance(part, ours.BuiltinToolCallPart):
-            part = _function(part)
+        if is_own and isinstance(part, ours.BuiltinToolCallPart):
+            part = _as_tool_call(part)
             if part.complete:
-                self._calls.append(part)
-        out.append(PartEndEvent(self._parts, part))
-        self._parts += 1
+                self._turn_calls.append(part)
+        out.append(PartEndEvent(self._part_index, part))
+        self._part_index += 1
 
     def _item_end(self, event: ItemEndEvent, out: list[Event]) -> None:
-        if self._returning or self._held is not None:
+        if self._in_result or self._held_item is not None:
             # A result is told; of an item that broke off before its part there is nothing to tell.
-            self._returning, self._held = False, None
+            self._in_result, self._held_item = False, None
             return
-        out.append(replace(event, index=self._items))
-        self._items += 1
+        out.append(replace(event, index=self._item_index))
+        self._item_index += 1
 
 
-def _is_own(part: Any) -> bool:
+def _is_agent_function(part: Any) -> bool:
     """Whether it is of one of the agent's functions, not of a tool that its model's provider has."""
-    both = ours.BuiltinToolCallPart | ours.BuiltinToolReturnPart
-    return isinstance(part, both) and not (part.provider_details or {}).get("native")
+    builtin_parts = ours.BuiltinToolCallPart | ours.BuiltinToolReturnPart
+    return isinstance(part, builtin_parts) and not (part.provider_details or {}).get("native")
 
 
-def _function(part: Any) -> ours.ToolCallPart:
+def _as_tool_call(part: Any) -> ours.ToolCallPart:
     fields = ours.ToolCallPart.__struct_fields__
     return ours.ToolCallPart(**{name: getattr(part, name) for name in fields if hasattr(part, name)})
 
 
-def _result(part: ours.BuiltinToolReturnPart) -> ours.ToolReturnPart | ours.RetryPromptPart:
+def _as_tool_return(part: ours.BuiltinToolReturnPart) -> ours.ToolReturnPart | ours.RetryPromptPart:
     outcome = (part.provider_details or {}).get("outcome", "success")
     if outcome == "retried":
         text = part.content if isinstance(part.content, str) else ours.json_text(part.content)
         return ours.RetryPromptPart(text, part.tool_name, part.tool_call_id)
-    known: Any = outcome if outcome in ("success", "failed", "denied") else "failed"
-    return ours.ToolReturnPart(part.tool_name, part.content, part.tool_call_id, known)
+    outcome_or_failed: Any = outcome if outcome in ("success", "failed", "denied") else "failed"
+    return ours.ToolReturnPart(part.tool_name, part.content, part.tool_call_id, outcome_or_failed)

@@ -22,38 +22,38 @@ Flaw = tuple[Literal["fields", "unknown", "retired"], str]
 """The rule, and what is wrong where. `retired`: translated by today's client, with a warning."""
 
 _BASE = "type timestamp?:int rawEvent?~:some metadata?:object"
-_OWNED = f"{_BASE} subagentRunId?"
+_ATTRIBUTED = f"{_BASE} subagentRunId?"
 _ROLES = "developer|system|assistant|user"
 
 EVENTS: dict[str, str] = {
     "RUN_STARTED": f"{_BASE} threadId runId protocolVersion? parentRunId? input?:RunAgentInput",
     "RUN_FINISHED": f"{_BASE} threadId runId result?~:some outcome?~:Outcome usage?:[TokenUsage]",
     "RUN_ERROR": f"{_BASE} message code? usage?:[TokenUsage]",
-    "STEP_STARTED": f"{_OWNED} stepName",
-    "STEP_FINISHED": f"{_OWNED} stepName",
-    "TEXT_MESSAGE_START": f"{_OWNED} messageId role?:{_ROLES} name?",
-    "TEXT_MESSAGE_CONTENT": f"{_OWNED} messageId delta",
-    "TEXT_MESSAGE_END": f"{_OWNED} messageId",
-    "TEXT_MESSAGE_CHUNK": f"{_OWNED} messageId? role?:{_ROLES} delta? name?",
-    "TOOL_CALL_START": f"{_OWNED} toolCallId toolCallName parentMessageId?~",
-    "TOOL_CALL_ARGS": f"{_OWNED} toolCallId delta",
-    "TOOL_CALL_END": f"{_OWNED} toolCallId",
-    "TOOL_CALL_CHUNK": f"{_OWNED} toolCallId? toolCallName? parentMessageId?~ delta?",
-    "TOOL_CALL_RESULT": f"{_OWNED} messageId toolCallId content:text-or-parts role?:tool",
-    "STATE_SNAPSHOT": f"{_OWNED} snapshot:any",
-    "STATE_DELTA": f"{_OWNED} delta:[Operation]",
+    "STEP_STARTED": f"{_ATTRIBUTED} stepName",
+    "STEP_FINISHED": f"{_ATTRIBUTED} stepName",
+    "TEXT_MESSAGE_START": f"{_ATTRIBUTED} messageId role?:{_ROLES} name?",
+    "TEXT_MESSAGE_CONTENT": f"{_ATTRIBUTED} messageId delta",
+    "TEXT_MESSAGE_END": f"{_ATTRIBUTED} messageId",
+    "TEXT_MESSAGE_CHUNK": f"{_ATTRIBUTED} messageId? role?:{_ROLES} delta? name?",
+    "TOOL_CALL_START": f"{_ATTRIBUTED} toolCallId toolCallName parentMessageId?~",
+    "TOOL_CALL_ARGS": f"{_ATTRIBUTED} toolCallId delta",
+    "TOOL_CALL_END": f"{_ATTRIBUTED} toolCallId",
+    "TOOL_CALL_CHUNK": f"{_ATTRIBUTED} toolCallId? toolCallName? parentMessageId?~ delta?",
+    "TOOL_CALL_RESULT": f"{_ATTRIBUTED} messageId toolCallId content:text-or-parts role?:tool",
+    "STATE_SNAPSHOT": f"{_ATTRIBUTED} snapshot:any",
+    "STATE_DELTA": f"{_ATTRIBUTED} delta:[Operation]",
     "MESSAGES_SNAPSHOT": f"{_BASE} messages:[Message]",
-    "ACTIVITY_SNAPSHOT": f"{_OWNED} messageId activityType content:object replace?:bool",
-    "ACTIVITY_DELTA": f"{_OWNED} messageId activityType patch:[Operation]",
-    "RAW": f"{_OWNED} event:any source?",
-    "CUSTOM": f"{_OWNED} name value:any",
-    "REASONING_START": f"{_OWNED} messageId",
-    "REASONING_MESSAGE_START": f"{_OWNED} messageId role:reasoning",
-    "REASONING_MESSAGE_CONTENT": f"{_OWNED} messageId delta",
-    "REASONING_MESSAGE_END": f"{_OWNED} messageId",
-    "REASONING_MESSAGE_CHUNK": f"{_OWNED} messageId? delta?",
-    "REASONING_END": f"{_OWNED} messageId",
-    "REASONING_ENCRYPTED_VALUE": f"{_OWNED} subtype:tool-call|message entityId encryptedValue",
+    "ACTIVITY_SNAPSHOT": f"{_ATTRIBUTED} messageId activityType content:object replace?:bool",
+    "ACTIVITY_DELTA": f"{_ATTRIBUTED} messageId activityType patch:[Operation]",
+    "RAW": f"{_ATTRIBUTED} event:any source?",
+    "CUSTOM": f"{_ATTRIBUTED} name value:any",
+    "REASONING_START": f"{_ATTRIBUTED} messageId",
+    "REASONING_MESSAGE_START": f"{_ATTRIBUTED} messageId role:reasoning",
+    "REASONING_MESSAGE_CONTENT": f"{_ATTRIBUTED} messageId delta",
+    "REASONING_MESSAGE_END": f"{_ATTRIBUTED} messageId",
+    "REASONING_MESSAGE_CHUNK": f"{_ATTRIBUTED} messageId? delta?",
+    "REASONING_END": f"{_ATTRIBUTED} messageId",
+    "REASONING_ENCRYPTED_VALUE": f"{_ATTRIBUTED} subtype:tool-call|message entityId encryptedValue",
     "SUBAGENT_STARTED": f"{_BASE} subagentRunId name description? parentSubagentRunId? parentToolCallId? "
     "parentMessageId?",
     "SUBAGENT_FINISHED": f"{_BASE} subagentRunId result?~:some outcome?:SubagentOutcome",
@@ -70,7 +70,7 @@ THINKING_EVENTS: dict[str, str] = {
 _MESSAGE = "role id name? encryptedValue? metadata?:object subagentRunId?"
 _MEDIA = "type id? source:Source metadata?~:some"
 
-ROWS: dict[str, str] = {
+OBJECTS: dict[str, str] = {
     "RunAgentInput": "threadId runId protocolVersion? parentRunId? state?:any messages:[Message] tools?:[Tool] "
     "context?:[Context] forwardedProps?~:some resume?:[ResumeEntry]",
     "Tool": "name description parameters?~:some metadata?:object",
@@ -134,11 +134,11 @@ ROLES = frozenset(UNIONS["Message"][1])
 # `cacheWriteInputTokens`), nothing has to change.
 OLD_EVENTS = {
     **{name: row for name, row in EVENTS.items() if not name.startswith("SUBAGENT_")},
-    "TOOL_CALL_RESULT": f"{_OWNED} messageId toolCallId content role?:tool",
+    "TOOL_CALL_RESULT": f"{_ATTRIBUTED} messageId toolCallId content role?:tool",
 }
-OLD_ROWS = {
-    **ROWS,
-    "RunAgentInput": ROWS["RunAgentInput"].replace("tools?:", "tools:").replace("context?:", "context:"),
+OLD_OBJECTS = {
+    **OBJECTS,
+    "RunAgentInput": OBJECTS["RunAgentInput"].replace("tools?:", "tools:").replace("context?:", "context:"),
 }
 OLD_UNIONS = {
     **UNIONS,
@@ -169,8 +169,8 @@ OLDEST_UNIONS = {
 }
 PROPOSED_EVENTS = {
     **{name: row for name, row in OLD_EVENTS.items() if name != "REASONING_ENCRYPTED_VALUE"},
-    "REASONING_START": f"{_OWNED} messageId encryptedContent?",
-    "REASONING_MESSAGE_START": f"{_OWNED} messageId role:assistant",
+    "REASONING_START": f"{_ATTRIBUTED} messageId encryptedContent?",
+    "REASONING_MESSAGE_START": f"{_ATTRIBUTED} messageId role:assistant",
 }
 PROPOSED_UNIONS = {
     **OLD_UNIONS,
@@ -187,14 +187,14 @@ PROPOSED_UNIONS = {
 # --- holding a value against them --------------------------------------------------------------------------------
 
 _POINTER = re.compile(r"(/([^/~]|~[01])*)*")
-_MOST = 2**53 - 1
-_FIELD = re.compile(r"(\w+)(\??)(~?)(?::(.+))?")
+_MAX_SAFE_INTEGER = 2**53 - 1
+_FIELD_PATTERN = re.compile(r"(\w+)(\??)(~?)(?::(.+))?")
 
-_PLAIN: dict[str, tuple[str, Callable[[Any], bool]]] = {
+_PLAIN_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "str": ("text", lambda value: isinstance(value, str)),
     "bool": ("true or false", lambda value: isinstance(value, bool)),
-    "int": ("a whole number", lambda value: _whole(value)),
-    "count": ("a whole number from 0", lambda value: _whole(value) and value >= 0),
+    "int": ("a whole number", lambda value: _is_whole_number(value)),
+    "count": ("a whole number from 0", lambda value: _is_whole_number(value) and value >= 0),
     "any": ("a value", lambda value: True),
     "some": ("a value that is not null", lambda value: value is not None),
     "object": ("an object", lambda value: isinstance(value, dict)),
@@ -202,143 +202,150 @@ _PLAIN: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def _whole(value: Any) -> bool:
+def _is_whole_number(value: Any) -> bool:
     # To JavaScript 1.0 is a whole number.
-    whole = value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
-    return whole and abs(value) <= _MOST
+    is_integral = (
+        value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
+    )
+    return is_integral and abs(value) <= _MAX_SAFE_INTEGER
 
 
 class _Field(NamedTuple):
     required: bool
     nullable: bool
-    shape: str
+    type_name: str
 
 
-class _Row(NamedTuple):
+class _ObjectSchema(NamedTuple):
     fields: dict[str, _Field]
-    more: Literal["removed", "kept", "refused"]
+    unknown_fields: Literal["removed", "kept", "refused"]
     """What happens to fields that the row does not describe."""
 
 
-class _Dropped(Exception):
+class _UnknownMember(Exception):
     """What is in this place is of a kind that is not described, and goes."""
 
 
-class Shapes:
+class EventSchema:
     """The tables of a dialect. `members`: whether a union's unknown member is removed, or refused."""
 
     def __init__(
         self,
         events: Mapping[str, str],
-        rows: Mapping[str, str],
+        objects: Mapping[str, str],
         unions: Mapping[str, tuple[str, dict[str, str]]],
         members: Literal["removed", "refused"],
     ) -> None:
-        self.types = frozenset(events)
-        self._rows = {name: _row(text) for name, text in {**rows, **events}.items()}
+        self.event_types = frozenset(events)
+        self._objects = {name: _parse_schema(text) for name, text in {**objects, **events}.items()}
         self._unions = {
-            name: (tag, {word: _row(text) for word, text in members.items()}) for name, (tag, members) in unions.items()
+            name: (tag, {word: _parse_schema(text) for word, text in members.items()})
+            for name, (tag, members) in unions.items()
         }
-        self._members = members
+        self._unknown_members = members
 
     def flaws(self, event: Mapping[str, Any]) -> list[Flaw]:
         """What is wrong with the fields of an event whose type is one of `types`."""
-        found: list[Flaw] = []
-        self._object(event, self._rows[event["type"]], "", found)
-        return found
+        flaws: list[Flaw] = []
+        self._check_object(event, self._objects[event["type"]], "", flaws)
+        return flaws
 
-    def _value(self, value: Any, shape: str, at: str, found: list[Flaw]) -> None:
-        if shape in _PLAIN:
-            what, holds = _PLAIN[shape]
-            if not holds(value):
-                found.append(("fields", f"{at} must be {what}, not {_told(value)}"))
-        elif shape.startswith("["):
-            self._list(value, shape, at, found)
-        elif shape.startswith("text-or-"):
+    def _check_value(self, value: Any, type_name: str, path: str, flaws: list[Flaw]) -> None:
+        if type_name in _PLAIN_TYPES:
+            description, is_valid = _PLAIN_TYPES[type_name]
+            if not is_valid(value):
+                flaws.append(("fields", f"{path} must be {description}, not {_describe(value)}"))
+        elif type_name.startswith("["):
+            self._check_list(value, type_name, path, flaws)
+        elif type_name.startswith("text-or-"):
             if not isinstance(value, str):
-                self._list(value, f"[{'Said' if shape.endswith('said') else 'Part'}]", at, found)
-        elif shape in self._rows or shape in self._unions or shape == "Said":
+                self._check_list(value, f"[{'Said' if type_name.endswith('said') else 'Part'}]", path, flaws)
+        elif type_name in self._objects or type_name in self._unions or type_name == "Said":
             if not isinstance(value, Mapping):
-                found.append(("fields", f"{at} must be an object, not {_told(value)}"))
-            elif shape in self._rows:
-                self._object(value, self._rows[shape], at, found)
+                flaws.append(("fields", f"{path} must be an object, not {_describe(value)}"))
+            elif type_name in self._objects:
+                self._check_object(value, self._objects[type_name], path, flaws)
             else:
-                self._union(value, shape, at, found)
-        elif value not in (words := shape.split("|")):
-            found.append(("fields", f"{at} must be {' or '.join(map(repr, words))}, not {_told(value)}"))
+                self._check_union(value, type_name, path, flaws)
+        elif value not in (words := type_name.split("|")):
+            flaws.append(("fields", f"{path} must be {' or '.join(map(repr, words))}, not {_describe(value)}"))
 
-    def _list(self, value: Any, shape: str, at: str, found: list[Flaw]) -> None:
+    def _check_list(self, value: Any, type_name: str, path: str, flaws: list[Flaw]) -> None:
         if not isinstance(value, list):
-            found.append(("fields", f"{at} must be a list, not {_told(value)}"))
+            flaws.append(("fields", f"{path} must be a list, not {_describe(value)}"))
             return
-        if shape.endswith("+") and not value:
-            found.append(("fields", f"{at} must not be empty"))
+        if type_name.endswith("+") and not value:
+            flaws.append(("fields", f"{path} must not be empty"))
         for index, entry in enumerate(value):
-            mark = len(found)
+            flaw_count = len(flaws)
             try:
-                self._value(entry, shape.strip("[]+"), f"{at}[{index}]", found)
-            except _Dropped as dropped:
-                found[mark:] = [("unknown", f"{at}[{index}]: {dropped}")]
+                self._check_value(entry, type_name.strip("[]+"), f"{path}[{index}]", flaws)
+            except _UnknownMember as dropped:
+                flaws[flaw_count:] = [("unknown", f"{path}[{index}]: {dropped}")]
 
-    def _union(self, value: Mapping[str, Any], shape: str, at: str, found: list[Flaw]) -> None:
-        if shape == "Said":
+    def _check_union(self, value: Mapping[str, Any], type_name: str, path: str, flaws: list[Flaw]) -> None:
+        if type_name == "Said":
             if value.get("type") == "binary":
-                found.append(("retired", f"{at}: binary content is translated into its medium"))
+                flaws.append(("retired", f"{path}: binary content is translated into its medium"))
                 return
-            shape = "Part"
-        tag, members = self._unions[shape]
-        word = value.get(tag)
-        row = members.get(word) if isinstance(word, str) else None
+            type_name = "Part"
+        tag, members = self._unions[type_name]
+        member = value.get(tag)
+        row = members.get(member) if isinstance(member, str) else None
         if row is not None:
-            self._object(value, row, at, found)
-        elif self._members == "refused" and shape != "Operation":
-            found.append(("fields", f"{at}.{tag} must be {' or '.join(map(repr, members))}, not {_told(word)}"))
+            self._check_object(value, row, path, flaws)
+        elif self._unknown_members == "refused" and type_name != "Operation":
+            flaws.append(("fields", f"{path}.{tag} must be {' or '.join(map(repr, members))}, not {_describe(member)}"))
         else:
-            raise _Dropped(f"no {tag} {_told(word)} is described")
+            raise _UnknownMember(f"no {tag} {_describe(member)} is described")
 
-    def _object(self, value: Mapping[str, Any], row: _Row, at: str, found: list[Flaw]) -> None:
+    def _check_object(self, value: Mapping[str, Any], schema: _ObjectSchema, base_path: str, flaws: list[Flaw]) -> None:
         for name in value:
-            if name not in row.fields and row.more != "kept":
-                rule: Literal["fields", "unknown"] = "fields" if row.more == "refused" else "unknown"
-                found.append((rule, f"{_join(at, name)} is not described"))
-        for name, field in row.fields.items():
-            path = _join(at, name)
+            if name not in schema.fields and schema.unknown_fields != "kept":
+                rule: Literal["fields", "unknown"] = "fields" if schema.unknown_fields == "refused" else "unknown"
+                flaws.append((rule, f"{_join_path(base_path, name)} is not described"))
+        for name, field in schema.fields.items():
+            path = _join_path(base_path, name)
             if name not in value:
                 if field.required:
-                    found.append(("fields", f"{path} is missing"))
+                    flaws.append(("fields", f"{path} is missing"))
             elif value[name] is None and field.nullable:
-                found.append(("retired", f"{path} is null; leave it out"))
+                flaws.append(("retired", f"{path} is null; leave it out"))
             else:
-                mark = len(found)
+                flaw_count = len(flaws)
                 try:
-                    self._value(value[name], field.shape, path, found)
-                except _Dropped as dropped:
+                    self._check_value(value[name], field.type_name, path, flaws)
+                except _UnknownMember as dropped:
                     if field.required:
                         raise
-                    found[mark:] = [("unknown", f"{path}: {dropped}")]
+                    flaws[flaw_count:] = [("unknown", f"{path}: {dropped}")]
 
 
-def _row(text: str) -> _Row:
+def _parse_schema(text: str) -> _ObjectSchema:
     words = text.split()
-    more = {"*": "kept", "!": "refused"}.get(words[-1], "removed")
-    return _Row(dict(_fields(words)), more)  # type: ignore[arg-type]
+    unknown_fields = {"*": "kept", "!": "refused"}.get(words[-1], "removed")
+    return _ObjectSchema(dict(_parse_fields(words)), unknown_fields)  # type: ignore[arg-type]
 
 
-def _fields(words: list[str]) -> Iterator[tuple[str, _Field]]:
+def _parse_fields(words: list[str]) -> Iterator[tuple[str, _Field]]:
     for word in words:
-        found = _FIELD.fullmatch(word)
-        if found is not None:
-            name, optional, nullable, shape = found.groups()
-            yield name, _Field(not optional, bool(nullable), shape or "str")
+        match = _FIELD_PATTERN.fullmatch(word)
+        if match is not None:
+            name, optional, nullable, type_name = match.groups()
+            yield name, _Field(not optional, bool(nullable), type_name or "str")
 
 
-def _join(at: str, name: str) -> str:
-    return f"{at}.{name}" if at else name
+def _join_path(base_path: str, name: str) -> str:
+    return f"{base_path}.{name}" if base_path else name
 
 
-def _told(value: Any) -> str:
+def _describe(value: Any) -> str:
     """The value's kind, and never what it says."""
     if isinstance(value, str):
         return repr(value) if len(value) < 30 and value.replace("_", "").replace("-", "").isalnum() else "this text"
     kinds: tuple[tuple[type, str], ...] = ((bool, "a truth value"), (dict, "an object"), (list, "a list"))
-    return "null" if value is None else next((told for kind, told in kinds if isinstance(value, kind)), f"{value}")
+    return (
+        "null"
+        if value is None
+        else next((description for kind, description in kinds if isinstance(value, kind)), f"{value}")
+    )

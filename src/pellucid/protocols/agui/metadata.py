@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ...parts import Form
 
-METADATA = "pellucid"
+METADATA_KEY = "pellucid"
 """The key of ours in `metadata`."""
 
 _SUFFIX = re.compile(r":(?:span|[2-9]|[1-9][0-9]+)\Z")
@@ -35,28 +35,28 @@ def carrier_id(item_id: str) -> str:
     return f"rs_{item_id.partition('_')[2] or item_id}"
 
 
-def item_of(id: str) -> str:
+def item_id_of(id: str) -> str:
     """The item that a message or a span is of."""
     return _SUFFIX.sub("", id)
 
 
-def mark(**values: Any) -> dict[str, Any]:
+def make_metadata(**values: Any) -> dict[str, Any]:
     """Metadata that says this."""
-    return {METADATA: values}
+    return {METADATA_KEY: values}
 
 
 def form_of(metadata: Mapping[str, Any] | None) -> Form | None:
     """What a reasoning message's text is, if it says so."""
-    form = _marked(metadata).get("form")
+    form = _pellucid_fields(metadata).get("form")
     forms: tuple[Literal["raw"], Literal["summary"], Literal["redacted"]] = ("raw", "summary", "redacted")
     return next((known for known in forms if known == form), None)
 
 
 def is_complete(metadata: Mapping[str, Any] | None) -> bool:
     """Whether nothing says that the model was cut off in it."""
-    return _marked(metadata).get("complete") is not False
+    return _pellucid_fields(metadata).get("complete") is not False
 
 
-def _marked(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    marked = (metadata or {}).get(METADATA)
-    return marked if isinstance(marked, dict) else {}
+def _pellucid_fields(metadata: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    fields = (metadata or {}).get(METADATA_KEY)
+    return fields if isinstance(fields, dict) else {}

@@ -16,43 +16,43 @@ from pydantic_core import to_json, to_jsonable_python
 
 from ... import parts as ours
 
-REDACTED = "redacted_thinking"
+REDACTED_ID = "redacted_thinking"
 """The id that Pydantic AI gives to a thought of which Anthropic sent only a blob."""
 
 
 def response_part(part: theirs.ModelResponsePart) -> ours.ModelResponsePart | None:
     """The part; None for what our vocabulary has no kind for."""
-    made: ours.ModelResponsePart | None = _of(_RESPONSE, part)
+    made: ours.ModelResponsePart | None = _convert(_RESPONSE_CONVERTERS, part)
     return made
 
 
 def request_part(part: theirs.ModelRequestPart) -> ours.ModelRequestPart | None:
     """The part; None for what is not for a model, and for what our vocabulary has no kind for."""
-    made: ours.ModelRequestPart | None = _of(_REQUEST, part)
+    made: ours.ModelRequestPart | None = _convert(_REQUEST_CONVERTERS, part)
     return made
 
 
-def usage(of: RequestUsage) -> ours.Usage:
+def usage(reported: RequestUsage) -> ours.Usage:
     names = [name for name in ours.Usage.__struct_fields__ if name != "details"]
-    return ours.Usage(**{name: getattr(of, name) or None for name in names}, details=dict(of.details))
+    return ours.Usage(**{name: getattr(reported, name) or None for name in names}, details=dict(reported.details))
 
 
-def _of(table: dict[type, Callable[[Any], Any]], part: Any) -> Any:
+def _convert(table: dict[type, Callable[[Any], Any]], part: Any) -> Any:
     # Pydantic AI makes subclasses for tools whose shape it knows; they say nothing else.
-    make = next((table[kind] for kind in type(part).__mro__ if kind in table), None)
-    return make(part) if make is not None else None
+    converter = next((table[kind] for kind in type(part).__mro__ if kind in table), None)
+    return converter(part) if converter is not None else None
 
 
 # --- what a model says -------------------------------------------------------------------------------------------
 
 
-def _same(part: Any) -> dict[str, Any]:
+def _shared_fields(part: Any) -> dict[str, Any]:
     return {"id": part.id, "provider_name": part.provider_name, "provider_details": details(part.provider_details)}
 
 
-def details(of: dict[str, Any] | None) -> dict[str, Any] | None:
+def details(raw: dict[str, Any] | None) -> dict[str, Any] | None:
     """Details as JSON, so that they can be stored and compared. None are told apart from nothing by what is kept."""
-    return jsonable(of) if of else None
+    return jsonable(raw) if raw else None
 
 
 def jsonable(value: Any) -> Any:
@@ -61,32 +61,32 @@ def jsonable(value: Any) -> Any:
 
 
 def _thinking(part: theirs.ThinkingPart) -> ours.ThinkingPart:
-    form: ours.Form = "redacted" if part.id == REDACTED else "raw"
-    return ours.ThinkingPart(part.content, signature=part.signature, form=form, **_same(part))
+    form: ours.Form = "redacted" if part.id == REDACTED_ID else "raw"
+    return ours.ThinkingPart(part.content, signature=part.signature, form=form, **_shared_fields(part))
 
 
 def _text(part: theirs.TextPart) -> ours.TextPart:
     annotations = [note for citation in part.citations or () for note in _annotations(citation)]
-    return ours.TextPart(part.content, annotations=annotations or None, **_same(part))
+    return ours.TextPart(part.content, annotations=annotations or None, **_shared_fields(part))
 
 
 def _annotations(citation: theirs.Citation) -> list[dict[str, Any]]:
-    where: dict[str, Any] = {}
+    anchor: dict[str, Any] = {}
     if isinstance(citation.anchor, theirs.ContentCitationAnchor):
-        where = {"start_index": citation.anchor.start, "end_index": citation.anchor.end}
+        anchor = {"start_index": citation.anchor.start, "end_index": citation.anchor.end}
     return [
-        {"type": "url_citation", "url": source.url} | ({"title": source.title} if source.title else {}) | where
+        {"type": "url_citation", "url": source.url} | ({"title": source.title} if source.title else {}) | anchor
         for source in citation.sources
         if isinstance(source, theirs.WebCitationSource)
     ]
 
 
 def _call(part: theirs.ToolCallPart) -> ours.ToolCallPart:
-    return ours.ToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_same(part))
+    return ours.ToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_shared_fields(part))
 
 
 def _builtin_call(part: theirs.NativeToolCallPart) -> ours.BuiltinToolCallPart:
-    return ours.BuiltinToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_same(part))
+    return ours.BuiltinToolCallPart(part.tool_name, _args(part.args), part.tool_call_id, **_shared_fields(part))
 
 
 def _args(args: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
@@ -104,18 +104,18 @@ def _builtin_return(part: theirs.NativeToolReturnPart) -> ours.BuiltinToolReturn
 
 
 def _file(part: theirs.FilePart) -> ours.FilePart:
-    return ours.FilePart(base64.b64encode(part.content.data).decode(), part.content.media_type, **_same(part))
+    return ours.FilePart(base64.b64encode(part.content.data).decode(), part.content.media_type, **_shared_fields(part))
 
 
 def _compaction(part: theirs.CompactionPart) -> ours.CompactionPart:
-    return ours.CompactionPart(part.content, **_same(part))
+    return ours.CompactionPart(part.content, **_shared_fields(part))
 
 
 def _speech(part: theirs.SpeechPart) -> ours.TextPart:
-    return ours.TextPart(part.transcript or "", **_same(part))
+    return ours.TextPart(part.transcript or "", **_shared_fields(part))
 
 
-_RESPONSE: dict[type, Callable[[Any], ours.ModelResponsePart]] = {
+_RESPONSE_CONVERTERS: dict[type, Callable[[Any], ours.ModelResponsePart]] = {
     theirs.ThinkingPart: _thinking,
     theirs.TextPart: _text,
     theirs.ToolCallPart: _call,
@@ -146,15 +146,15 @@ def _return(part: theirs.ToolReturnPart) -> ours.ToolReturnPart | ours.RetryProm
         return ours.RetryPromptPart(part.model_response_str(wrap_if_error=False), part.tool_name, part.tool_call_id)
     # An interrupted call has no result; its content says so, as that of a failed one does.
     outcome: Any = "failed" if part.outcome == "interrupted" else part.outcome
-    return ours.ToolReturnPart(part.tool_name, _returned(part), part.tool_call_id, outcome)
+    return ours.ToolReturnPart(part.tool_name, _returned_content(part), part.tool_call_id, outcome)
 
 
-def _returned(part: theirs.ToolReturnPart) -> Any:
+def _returned_content(part: theirs.ToolReturnPart) -> Any:
     if not part.files:
         return jsonable(part.content)
     items = part.content if isinstance(part.content, list) else [part.content]
-    made = [_returned_item(item) for item in items]
-    return [item for item in made if item is not None]
+    converted = [_returned_item(item) for item in items]
+    return [item for item in converted if item is not None]
 
 
 def _returned_item(item: Any) -> ours.UserContent | None:
@@ -167,7 +167,7 @@ def _feedback(part: theirs.RetryFeedbackPart) -> ours.RetryPromptPart:
     return ours.RetryPromptPart(part.content if isinstance(part.content, str) else _json(part.content))
 
 
-def _spoken(part: theirs.SpeechPart) -> ours.UserPromptPart:
+def _user_speech(part: theirs.SpeechPart) -> ours.UserPromptPart:
     return ours.UserPromptPart(part.transcript or "")
 
 
@@ -175,12 +175,12 @@ def _json(value: Any) -> str:
     return to_json(value, by_alias=True, bytes_mode="base64", serialize_unknown=True).decode()
 
 
-_REQUEST: dict[type, Callable[[Any], ours.ModelRequestPart]] = {
+_REQUEST_CONVERTERS: dict[type, Callable[[Any], ours.ModelRequestPart]] = {
     theirs.SystemPromptPart: _system,
     theirs.UserPromptPart: _user,
     theirs.ToolReturnPart: _return,
     theirs.RetryFeedbackPart: _feedback,
-    theirs.SpeechPart: _spoken,
+    theirs.SpeechPart: _user_speech,
 }
 
 
@@ -192,7 +192,7 @@ def user_content(item: theirs.UserContent) -> ours.UserContent | None:
         return ours.Text(item.content)
     if isinstance(item, theirs.BinaryContent):
         data = base64.b64encode(item.data).decode()
-        kind = _BY_FAMILY.get(item.media_type.partition("/")[0], ours.File)
+        kind = _BY_MEDIA_TYPE.get(item.media_type.partition("/")[0], ours.File)
         made: ours.UserContent = kind(data=data, media_type=item.media_type)
         return made
     if isinstance(item, theirs.UploadedFile):
@@ -209,7 +209,7 @@ def user_content(item: theirs.UserContent) -> ours.UserContent | None:
     return None
 
 
-_BY_FAMILY: dict[str, Any] = {"image": ours.Image, "audio": ours.Audio, "video": ours.Video}
+_BY_MEDIA_TYPE: dict[str, Any] = {"image": ours.Image, "audio": ours.Audio, "video": ours.Video}
 _BY_URL: dict[Any, Any] = {
     theirs.AudioUrl: ours.Audio,
     theirs.VideoUrl: ours.Video,

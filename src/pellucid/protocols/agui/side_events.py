@@ -22,20 +22,20 @@ from ...errors import IllegalEvent, RequestError
 from ...events import SideEvent
 from . import events as e
 from .chunks import Expander
+from .client_messages import adapt_messages, text_of
 from .dialects import Dialect
 from .interrupts import interrupt_of
-from .ledger import Ledger
 from .messages import NAMESPACE, Interrupt, Message
-from .thread import shaped, text_of
+from .side_event_filter import SideEventFilter
 
 DEFERRED = ("run", "deferred")
 """The side event by which a run says what it waits for (namespace and name)."""
 
 
-_THE_RUNS = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent)
+_RUN_EVENTS = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent)
 
 
-class Sides:
+class SideEvents:
     """`feed` each side event; the events to send come out. `history`: the messages that clients have already."""
 
     def __init__(self, dialect: Dialect, *, reasoning: bool = True, history: Iterable[Message] = ()) -> None:
@@ -44,7 +44,7 @@ class Sides:
         self._dialect = dialect
         self._reasoning = reasoning
         self._expander = Expander(dialect)
-        self._ledger = Ledger(history)
+        self._filter = SideEventFilter(history)
 
     @property
     def interrupts(self) -> list[Interrupt]:
@@ -56,42 +56,47 @@ class Sides:
             self.result = event.value
             return []
         try:
-            waits = (event.namespace, event.name) == DEFERRED
-            if waits or event.name == "interrupt":
-                interrupt = interrupt_of(event.value) if waits else msgspec.convert(event.value, Interrupt)
+            is_deferred = (event.namespace, event.name) == DEFERRED
+            if is_deferred or event.name == "interrupt":
+                interrupt = interrupt_of(event.value) if is_deferred else msgspec.convert(event.value, Interrupt)
                 self._interrupts[interrupt.id] = interrupt
                 return []
-            said = e.decode_event({**event.value, "type": event.name})
-            whole = self._expander.feed(said)
+            agui_event = e.decode_event({**event.value, "type": event.name})
+            expanded = self._expander.feed(agui_event)
         except (RequestError, msgspec.ValidationError, TypeError) as error:
             raise IllegalEvent("side", f"a side event of {NAMESPACE!r} named {event.name!r}: {error}") from None
-        return [kept for one in whole if (told := self._told(one)) is not None for kept in self._ledger.feed(told)]
+        return [
+            filtered
+            for one in expanded
+            if (adapted := self._adapt_to_dialect(one)) is not None
+            for filtered in self._filter.feed(adapted)
+        ]
 
-    def before(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
+    def ends_before(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
         """What an event of the model ends here."""
-        ends = self._expander.feed(event)[:-1] if self._expander.open else []
-        return [kept for end in ends for kept in self._ledger.feed(end)] + self._ledger.note(event)
+        ends = self._expander.feed(event)[:-1] if self._expander.is_open else []
+        return [filtered for end in ends for filtered in self._filter.feed(end)] + self._filter.observe(event)
 
-    def closing(self, *, failed: bool = False) -> list[e.AGUIEvent]:
+    def end_all(self, *, failed: bool = False) -> list[e.AGUIEvent]:
         """The ends of all that is open, what was opened last first."""
-        ends = [kept for end in self._expander.end() for kept in self._ledger.feed(end)]
-        return ends + self._ledger.closing(failed=failed)
+        ends = [filtered for end in self._expander.end() for filtered in self._filter.feed(end)]
+        return ends + self._filter.end_all(failed=failed)
 
-    def _told(self, event: e.AGUIEvent) -> e.AGUIEvent | None:
+    def _adapt_to_dialect(self, event: e.AGUIEvent) -> e.AGUIEvent | None:
         """The event as the dialect has it; None if it has no such thing."""
         dialect = self._dialect
-        if event.type not in dialect.types or isinstance(event, _THE_RUNS):
+        if event.type not in dialect.event_types or isinstance(event, _RUN_EVENTS):
             return None
         if not self._reasoning and event.type.startswith(("REASONING_", "THINKING_")):
             return None
-        if not dialect.subagents and getattr(event, "subagent_run_id", None) is not None:
+        if not dialect.has_subagents and getattr(event, "subagent_run_id", None) is not None:
             event = replace(event, subagent_run_id=None)
         if isinstance(event, e.ReasoningMessageStartEvent):
-            return replace(event, role=dialect.role)
-        if isinstance(event, e.ReasoningStartEvent) and dialect.seals != "span":
+            return replace(event, role=dialect.reasoning_role)
+        if isinstance(event, e.ReasoningStartEvent) and dialect.seal_carrier != "span":
             return replace(event, encrypted_content=None)
-        if isinstance(event, e.ToolCallResultEvent) and not dialect.media_results:
+        if isinstance(event, e.ToolCallResultEvent) and not dialect.has_media_results:
             return replace(event, content=text_of(event.content))
         if isinstance(event, e.MessagesSnapshotEvent):
-            return replace(event, messages=shaped(event.messages, dialect, reasoning=self._reasoning))
+            return replace(event, messages=adapt_messages(event.messages, dialect, reasoning=self._reasoning))
         return event

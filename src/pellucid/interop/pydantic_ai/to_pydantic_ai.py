@@ -20,25 +20,25 @@ from ... import parts as ours
 
 UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
-NATIVE_REASON = "finish_reason"
+NATIVE_REASON_KEY = "finish_reason"
 """Where Pydantic AI's own models keep the provider's word for why it stopped, in `provider_details`."""
 
 
 def response_part(part: ours.ModelResponsePart) -> theirs.ModelResponsePart | None:
     """The part; None for what their vocabulary has no kind for."""
-    make = _RESPONSE[type(part)]
-    return make(part) if make is not None else None
+    converter = _RESPONSE_CONVERTERS[type(part)]
+    return converter(part) if converter is not None else None
 
 
-def request_part(part: ours.ModelRequestPart, at: datetime) -> theirs.ModelRequestPart:
-    return _REQUEST[type(part)](part, at)
+def request_part(part: ours.ModelRequestPart, timestamp: datetime) -> theirs.ModelRequestPart:
+    return _REQUEST_CONVERTERS[type(part)](part, timestamp)
 
 
-def usage(of: ours.Usage) -> RequestUsage:
+def usage(reported: ours.Usage) -> RequestUsage:
     """Pydantic AI counts what nobody counted as 0, and says how many requests that is true of."""
-    numbers = {name: getattr(of, name) or 0 for name in of.__struct_fields__ if name != "details"}
-    unknown = of == ours.Usage()
-    return RequestUsage(**numbers, details=dict(of.details), unmeasured_requests=int(unknown))
+    numbers = {name: getattr(reported, name) or 0 for name in reported.__struct_fields__ if name != "details"}
+    is_unknown = reported == ours.Usage()
+    return RequestUsage(**numbers, details=dict(reported.details), unmeasured_requests=int(is_unknown))
 
 
 def finish_reason(reason: ours.FinishReason | None) -> theirs.FinishReason | None:
@@ -48,18 +48,20 @@ def finish_reason(reason: ours.FinishReason | None) -> theirs.FinishReason | Non
 # --- what a model says -------------------------------------------------------------------------------------------
 
 
-def _same(part: Any) -> dict[str, Any]:
+def _shared_fields(part: Any) -> dict[str, Any]:
     """The fields that have the same name and meaning on both sides."""
     return {"id": part.id, "provider_name": part.provider_name, "provider_details": part.provider_details or None}
 
 
 def _thinking(part: ours.ThinkingPart) -> theirs.ThinkingPart:
-    return theirs.ThinkingPart(part.content, signature=part.signature, **_same(part))
+    return theirs.ThinkingPart(part.content, signature=part.signature, **_shared_fields(part))
 
 
 def _text(part: ours.TextPart) -> theirs.TextPart:
-    cited = [_citation(annotation) for annotation in part.annotations or ()]
-    return theirs.TextPart(part.content, citations=[c for c in cited if c is not None] or None, **_same(part))
+    citations = [_citation(annotation) for annotation in part.annotations or ()]
+    return theirs.TextPart(
+        part.content, citations=[c for c in citations if c is not None] or None, **_shared_fields(part)
+    )
 
 
 def _citation(annotation: dict[str, Any]) -> theirs.Citation | None:
@@ -74,15 +76,15 @@ def _citation(annotation: dict[str, Any]) -> theirs.Citation | None:
 
 
 def _refusal(part: ours.RefusalPart) -> theirs.TextPart:
-    return theirs.TextPart(part.content, **_same(part))
+    return theirs.TextPart(part.content, **_shared_fields(part))
 
 
 def _call(part: ours.ToolCallPart) -> theirs.ToolCallPart:
-    return theirs.ToolCallPart(part.tool_name, part.args, part.tool_call_id, **_same(part))
+    return theirs.ToolCallPart(part.tool_name, part.args, part.tool_call_id, **_shared_fields(part))
 
 
 def _builtin_call(part: ours.BuiltinToolCallPart) -> theirs.NativeToolCallPart:
-    return theirs.NativeToolCallPart(part.tool_name, part.args, part.tool_call_id, **_same(part))
+    return theirs.NativeToolCallPart(part.tool_name, part.args, part.tool_call_id, **_shared_fields(part))
 
 
 def _builtin_return(part: ours.BuiltinToolReturnPart) -> theirs.NativeToolReturnPart:
@@ -97,14 +99,14 @@ def _builtin_return(part: ours.BuiltinToolReturnPart) -> theirs.NativeToolReturn
 
 
 def _file(part: ours.FilePart) -> theirs.FilePart:
-    return theirs.FilePart(_binary(part.data, part.media_type), **_same(part))
+    return theirs.FilePart(_binary(part.data, part.media_type), **_shared_fields(part))
 
 
 def _compaction(part: ours.CompactionPart) -> theirs.CompactionPart:
-    return theirs.CompactionPart(part.content, **_same(part))
+    return theirs.CompactionPart(part.content, **_shared_fields(part))
 
 
-_RESPONSE: dict[type, Callable[[Any], theirs.ModelResponsePart] | None] = {
+_RESPONSE_CONVERTERS: dict[type, Callable[[Any], theirs.ModelResponsePart] | None] = {
     ours.ThinkingPart: _thinking,
     ours.TextPart: _text,
     ours.RefusalPart: _refusal,
@@ -119,29 +121,29 @@ _RESPONSE: dict[type, Callable[[Any], theirs.ModelResponsePart] | None] = {
 }
 
 
-NO_KIND = tuple(kind for kind, make in _RESPONSE.items() if make is None)
+UNMAPPED_PARTS = tuple(kind for kind, make in _RESPONSE_CONVERTERS.items() if make is None)
 """Our parts that have no counterpart."""
 
 
 # --- what is said to a model -------------------------------------------------------------------------------------
 
 
-def _system(part: ours.SystemPromptPart, at: datetime) -> theirs.SystemPromptPart:
-    return theirs.SystemPromptPart(part.content, timestamp=at)
+def _system(part: ours.SystemPromptPart, timestamp: datetime) -> theirs.SystemPromptPart:
+    return theirs.SystemPromptPart(part.content, timestamp=timestamp)
 
 
-def _user(part: ours.UserPromptPart, at: datetime) -> theirs.UserPromptPart:
+def _user(part: ours.UserPromptPart, timestamp: datetime) -> theirs.UserPromptPart:
     content = part.content if isinstance(part.content, str) else [user_content(item) for item in part.content]
-    return theirs.UserPromptPart(content, timestamp=at)
+    return theirs.UserPromptPart(content, timestamp=timestamp)
 
 
-def _return(part: ours.ToolReturnPart, at: datetime) -> theirs.ToolReturnPart:
+def _return(part: ours.ToolReturnPart, timestamp: datetime) -> theirs.ToolReturnPart:
     return theirs.ToolReturnPart(
-        part.tool_name, _returned(part.content), part.tool_call_id, timestamp=at, outcome=part.outcome
+        part.tool_name, _returned_content(part.content), part.tool_call_id, timestamp=timestamp, outcome=part.outcome
     )
 
 
-def _returned(content: Any) -> Any:
+def _returned_content(content: Any) -> Any:
     """What a function returned. Content parts are content parts also when a store's JSON made objects of them."""
     if not isinstance(content, list):
         return content
@@ -152,26 +154,28 @@ def _returned(content: Any) -> Any:
     return [user_content(item) for item in items] if any(not isinstance(item, ours.Text) for item in items) else content
 
 
-def _retry(part: ours.RetryPromptPart, at: datetime) -> theirs.ToolReturnPart | theirs.RetryFeedbackPart:
+def _retry(part: ours.RetryPromptPart, timestamp: datetime) -> theirs.ToolReturnPart | theirs.RetryFeedbackPart:
     if part.tool_name is None:
-        return theirs.RetryFeedbackPart(part.content, retry=theirs.RetryInfo("model_retry"), timestamp=at)
-    return theirs.ToolReturnPart(part.tool_name, part.content, part.tool_call_id, timestamp=at, outcome="retried")
+        return theirs.RetryFeedbackPart(part.content, retry=theirs.RetryInfo("model_retry"), timestamp=timestamp)
+    return theirs.ToolReturnPart(
+        part.tool_name, part.content, part.tool_call_id, timestamp=timestamp, outcome="retried"
+    )
 
 
-_REQUEST: dict[type, Callable[[Any, datetime], theirs.ModelRequestPart]] = {
+_REQUEST_CONVERTERS: dict[type, Callable[[Any, datetime], theirs.ModelRequestPart]] = {
     ours.SystemPromptPart: _system,
     ours.UserPromptPart: _user,
     ours.ToolReturnPart: _return,
     ours.RetryPromptPart: _retry,
 }
 
-_URL: dict[type, Any] = {
+_URL_TYPES: dict[type, Any] = {
     ours.Image: theirs.ImageUrl,
     ours.Audio: theirs.AudioUrl,
     ours.Video: theirs.VideoUrl,
     ours.File: theirs.DocumentUrl,
 }
-_ANY_MEDIA = {
+_DEFAULT_MEDIA_TYPES = {
     ours.Image: "image/png",
     ours.Audio: "audio/wav",
     ours.Video: "video/mp4",
@@ -183,13 +187,13 @@ _ANY_MEDIA = {
 def user_content(item: ours.UserContent) -> theirs.UserContent:
     if isinstance(item, ours.Text):
         return item.text
-    media_type = item.media_type or _ANY_MEDIA[type(item)]
+    media_type = item.media_type or _DEFAULT_MEDIA_TYPES[type(item)]
     file_id = getattr(item, "file_id", None)
     if item.data is not None:
         return _binary(item.data, media_type)
     if item.url is not None:
         detail = getattr(item, "detail", None)
-        made: theirs.UserContent = _URL[type(item)](
+        made: theirs.UserContent = _URL_TYPES[type(item)](
             item.url, media_type=media_type, vendor_metadata={"detail": detail} if detail else None
         )
         return made

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from ...parts import Form
 from . import events as e
 from .dialects import Dialect
-from .marks import form_of, mark
 from .messages import (
     ActivityMessage,
     AssistantMessage,
@@ -33,6 +32,7 @@ from .messages import (
     ToolMessage,
     UserMessage,
 )
+from .metadata import form_of, make_metadata
 
 _TextMessage = AssistantMessage | DeveloperMessage | SystemMessage | UserMessage
 _ROLES: dict[str, type[_TextMessage]] = {
@@ -43,28 +43,28 @@ _ROLES: dict[str, type[_TextMessage]] = {
 }
 
 
-class Thread:
+class ClientMessages:
     """`before` are the messages that a run began with; they are not changed."""
 
-    def __init__(self, before: Iterable[Message]) -> None:
-        self.messages: list[Message] = [_own(message) for message in before]
-        self.patched = False
+    def __init__(self, history: Iterable[Message]) -> None:
+        self.messages: list[Message] = [_copy(message) for message in history]
+        self.is_patched = False
         """Whether an activity is not what it is here."""
-        self._growing: dict[tuple[str, str], list[str]] = {}
+        self._open_deltas: dict[tuple[str, str], list[str]] = {}
         """What came of the messages and calls that an agent has open."""
-        self._sealed: dict[str, str] = {}
+        self._span_values: dict[str, str] = {}
         """What was told of a span, before its message."""
 
-    def text(self, id: str, text: str, metadata: Metadata | None) -> None:
+    def set_text(self, id: str, text: str, metadata: Metadata | None) -> None:
         """The assistant's message: a new one, or all of one that has its place already."""
-        message = self._found(id)
+        message = self._find(id)
         if isinstance(message, AssistantMessage):
             message.content, message.metadata = text, metadata
         else:
             self.messages.append(AssistantMessage(id=id, content=text, metadata=metadata))
 
-    def reasoning(self, id: str, text: str, metadata: Metadata | None) -> None:
-        message = self._found(id)
+    def set_reasoning(self, id: str, text: str, metadata: Metadata | None) -> None:
+        message = self._find(id)
         if isinstance(message, ReasoningMessage):
             message.content, message.metadata = text, metadata
         else:
@@ -72,14 +72,14 @@ class Thread:
 
     def apply(self, event: e.AGUIEvent) -> None:
         """An event by which an agent says something."""
-        step = _STEPS.get(type(event))
-        if step is not None:
-            step(self, event)
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
 
-    def _found(self, id: str) -> Message | None:
+    def _find(self, id: str) -> Message | None:
         return next((message for message in self.messages if message.id == id), None)
 
-    def call(self, parent: str, id: str, name: str, arguments: str) -> None:
+    def add_call(self, parent: str, id: str, name: str, arguments: str) -> None:
         call = ToolCall(id=id, function=FunctionCall(name=name, arguments=arguments))
         for message in self.messages:
             if isinstance(message, AssistantMessage) and message.id == parent:
@@ -87,17 +87,17 @@ class Thread:
                 return
         self.messages.append(AssistantMessage(id=parent, tool_calls=[call]))
 
-    def result(self, id: str, call_id: str, content: str | list[ContentPart]) -> None:
-        at = len(self.messages)
-        for place, message in enumerate(self.messages):
+    def add_result(self, id: str, call_id: str, content: str | list[ContentPart]) -> None:
+        insert_at = len(self.messages)
+        for index, message in enumerate(self.messages):
             if isinstance(message, AssistantMessage) and any(call.id == call_id for call in message.tool_calls or []):
-                at = place + 1
-                while at < len(self.messages) and isinstance(self.messages[at], ToolMessage):
-                    at += 1
+                insert_at = index + 1
+                while insert_at < len(self.messages) and isinstance(self.messages[insert_at], ToolMessage):
+                    insert_at += 1
                 break
-        self.messages.insert(at, ToolMessage(id=id, tool_call_id=call_id, content=content))
+        self.messages.insert(insert_at, ToolMessage(id=id, tool_call_id=call_id, content=content))
 
-    def value(self, id: str, value: str, *, of_call: bool = False) -> None:
+    def set_value(self, id: str, value: str, *, of_call: bool = False) -> None:
         """What is sealed of a message or a call."""
         for message in self.messages:
             if isinstance(message, AssistantMessage) and of_call:
@@ -110,7 +110,7 @@ class Thread:
     # --- an agent's events -------------------------------------------------------------------------------------
 
     def _text_start(self, event: e.TextMessageStartEvent) -> None:
-        if self._found(event.message_id) is not None:
+        if self._find(event.message_id) is not None:
             return  # a call made it
         kind: Any = _ROLES[event.role or "assistant"]
         metadata, owner = event.metadata, event.subagent_run_id
@@ -119,135 +119,135 @@ class Thread:
         )
 
     def _reasoning_start(self, event: e.ReasoningMessageStartEvent) -> None:
-        id, value = event.message_id, self._sealed.get(event.message_id)
-        made = ReasoningMessage(id=id, content="", metadata=event.metadata, encrypted_value=value)
-        made.subagent_run_id = event.subagent_run_id
-        self.messages.append(made)
+        id, value = event.message_id, self._span_values.get(event.message_id)
+        message = ReasoningMessage(id=id, content="", metadata=event.metadata, encrypted_value=value)
+        message.subagent_run_id = event.subagent_run_id
+        self.messages.append(message)
 
     def _span_start(self, event: e.ReasoningStartEvent) -> None:
         if event.encrypted_content:
-            self._sealed[event.message_id] = event.encrypted_content
-            if isinstance(self._found(event.message_id), ReasoningMessage):
-                self.value(event.message_id, event.encrypted_content)
+            self._span_values[event.message_id] = event.encrypted_content
+            if isinstance(self._find(event.message_id), ReasoningMessage):
+                self.set_value(event.message_id, event.encrypted_content)
 
-    def _more(self, event: e.TextMessageContentEvent | e.ReasoningMessageContentEvent) -> None:
-        self._growing.setdefault(("message", event.message_id), []).append(event.delta)
+    def _delta(self, event: e.TextMessageContentEvent | e.ReasoningMessageContentEvent) -> None:
+        self._open_deltas.setdefault(("message", event.message_id), []).append(event.delta)
 
     def _end(self, event: e.TextMessageEndEvent | e.ReasoningMessageEndEvent) -> None:
-        more, message = self._growing.pop(("message", event.message_id), []), self._found(event.message_id)
+        deltas, message = self._open_deltas.pop(("message", event.message_id), []), self._find(event.message_id)
         if isinstance(message, ReasoningMessage):
-            message.content = message.text + "".join(more)
+            message.content = message.text + "".join(deltas)
         elif isinstance(message, _TextMessage) and (message.content is None or isinstance(message.content, str)):
-            message.content = (message.content or "") + "".join(more)
+            message.content = (message.content or "") + "".join(deltas)
         if message is not None and event.metadata:
             message.metadata = {**(message.metadata or {}), **event.metadata}
 
     def _call_start(self, event: e.ToolCallStartEvent) -> None:
         parent = event.parent_message_id or event.tool_call_id
-        new = self._found(parent) is None
-        self.call(parent, event.tool_call_id, event.tool_call_name, "")
+        new = self._find(parent) is None
+        self.add_call(parent, event.tool_call_id, event.tool_call_name, "")
         if new:
             self.messages[-1].subagent_run_id = event.subagent_run_id
 
-    def _args(self, event: e.ToolCallArgsEvent) -> None:
-        self._growing.setdefault(("call", event.tool_call_id), []).append(event.delta)
+    def _call_delta(self, event: e.ToolCallArgsEvent) -> None:
+        self._open_deltas.setdefault(("call", event.tool_call_id), []).append(event.delta)
 
     def _call_end(self, event: e.ToolCallEndEvent) -> None:
-        more = self._growing.pop(("call", event.tool_call_id), [])
+        deltas = self._open_deltas.pop(("call", event.tool_call_id), [])
         for message in self.messages:
             for call in (isinstance(message, AssistantMessage) and message.tool_calls) or []:
                 if call.id == event.tool_call_id:
-                    arguments = call.function.arguments + "".join(more)
+                    arguments = call.function.arguments + "".join(deltas)
                     call.function = replace(call.function, arguments=arguments)
 
     def _result(self, event: e.ToolCallResultEvent) -> None:
-        self.result(event.message_id, event.tool_call_id, event.content)
-        message = self._found(event.message_id)
+        self.add_result(event.message_id, event.tool_call_id, event.content)
+        message = self._find(event.message_id)
         if message is not None:
             message.metadata, message.subagent_run_id = event.metadata, event.subagent_run_id
 
     def _value(self, event: e.ReasoningEncryptedValueEvent) -> None:
-        self.value(event.entity_id, event.encrypted_value, of_call=event.subtype == "tool-call")
+        self.set_value(event.entity_id, event.encrypted_value, of_call=event.subtype == "tool-call")
 
-    def _activity(self, event: e.ActivitySnapshotEvent) -> None:
-        message = self._found(event.message_id)
+    def _activity_snapshot(self, event: e.ActivitySnapshotEvent) -> None:
+        message = self._find(event.message_id)
         if message is None:
             id, kind, content = event.message_id, event.activity_type, event.content
-            made = ActivityMessage(id=id, activity_type=kind, content=content)
-            made.metadata, made.subagent_run_id = event.metadata, event.subagent_run_id
-            self.messages.append(made)
+            new_message = ActivityMessage(id=id, activity_type=kind, content=content)
+            new_message.metadata, new_message.subagent_run_id = event.metadata, event.subagent_run_id
+            self.messages.append(new_message)
         elif isinstance(message, ActivityMessage) and event.replace is not False:
             message.activity_type, message.content = event.activity_type, event.content
             message.subagent_run_id = event.subagent_run_id
             message.metadata = {**(message.metadata or {}), **(event.metadata or {})} or None
 
-    def _patched(self, event: e.ActivityDeltaEvent) -> None:
-        self.patched = True
+    def _activity_delta(self, event: e.ActivityDeltaEvent) -> None:
+        self.is_patched = True
 
-    def _snapshot(self, event: e.MessagesSnapshotEvent) -> None:
-        there = {message.id: _own(message) for message in event.messages}
-        replaced = {*there, *(call.id for one in there.values() for call in getattr(one, "tool_calls", None) or [])}
-        kept = {ReasoningMessage, ActivityMessage} - {type(message) for message in event.messages}
-        before = [there.pop(one.id, one) for one in self.messages if one.id in there or type(one) in kept]
-        self.messages = [*before, *there.values()]
-        self.patched = self.patched and ActivityMessage in kept
-        self._growing = {key: more for key, more in self._growing.items() if key[1] not in replaced}
+    def _messages_snapshot(self, event: e.MessagesSnapshotEvent) -> None:
+        by_id = {message.id: _copy(message) for message in event.messages}
+        replaced = {*by_id, *(call.id for one in by_id.values() for call in getattr(one, "tool_calls", None) or [])}
+        kept_types = {ReasoningMessage, ActivityMessage} - {type(message) for message in event.messages}
+        remaining = [by_id.pop(one.id, one) for one in self.messages if one.id in by_id or type(one) in kept_types]
+        self.messages = [*remaining, *by_id.values()]
+        self.is_patched = self.is_patched and ActivityMessage in kept_types
+        self._open_deltas = {key: deltas for key, deltas in self._open_deltas.items() if key[1] not in replaced}
 
 
-_STEPS: dict[type[Any], Callable[[Thread, Any], None]] = {
-    e.TextMessageStartEvent: Thread._text_start,
-    e.TextMessageContentEvent: Thread._more,
-    e.TextMessageEndEvent: Thread._end,
-    e.ReasoningStartEvent: Thread._span_start,
-    e.ReasoningMessageStartEvent: Thread._reasoning_start,
-    e.ReasoningMessageContentEvent: Thread._more,
-    e.ReasoningMessageEndEvent: Thread._end,
-    e.ToolCallStartEvent: Thread._call_start,
-    e.ToolCallArgsEvent: Thread._args,
-    e.ToolCallEndEvent: Thread._call_end,
-    e.ToolCallResultEvent: Thread._result,
-    e.ReasoningEncryptedValueEvent: Thread._value,
-    e.ActivitySnapshotEvent: Thread._activity,
-    e.ActivityDeltaEvent: Thread._patched,
-    e.MessagesSnapshotEvent: Thread._snapshot,
+_HANDLERS: dict[type[Any], Callable[[ClientMessages, Any], None]] = {
+    e.TextMessageStartEvent: ClientMessages._text_start,
+    e.TextMessageContentEvent: ClientMessages._delta,
+    e.TextMessageEndEvent: ClientMessages._end,
+    e.ReasoningStartEvent: ClientMessages._span_start,
+    e.ReasoningMessageStartEvent: ClientMessages._reasoning_start,
+    e.ReasoningMessageContentEvent: ClientMessages._delta,
+    e.ReasoningMessageEndEvent: ClientMessages._end,
+    e.ToolCallStartEvent: ClientMessages._call_start,
+    e.ToolCallArgsEvent: ClientMessages._call_delta,
+    e.ToolCallEndEvent: ClientMessages._call_end,
+    e.ToolCallResultEvent: ClientMessages._result,
+    e.ReasoningEncryptedValueEvent: ClientMessages._value,
+    e.ActivitySnapshotEvent: ClientMessages._activity_snapshot,
+    e.ActivityDeltaEvent: ClientMessages._activity_delta,
+    e.MessagesSnapshotEvent: ClientMessages._messages_snapshot,
 }
 """What is in no message is not here."""
 
 
-def shaped(messages: Sequence[Message], dialect: Dialect, *, reasoning: bool = True) -> list[Message]:
+def adapt_messages(messages: Sequence[Message], dialect: Dialect, *, reasoning: bool = True) -> list[Message]:
     """The messages as clients of this dialect take them, without those that they do not know."""
-    roles = dialect.roles if reasoning else dialect.roles - {"reasoning"}
-    return [_shaped(one, dialect) for one in messages if one.__struct_config__.tag in roles]
+    roles = dialect.message_roles if reasoning else dialect.message_roles - {"reasoning"}
+    return [_adapt_message(one, dialect) for one in messages if one.__struct_config__.tag in roles]
 
 
-def _shaped(message: Message, dialect: Dialect) -> Message:
-    if not dialect.subagents and message.subagent_run_id is not None:
+def _adapt_message(message: Message, dialect: Dialect) -> Message:
+    if not dialect.has_subagents and message.subagent_run_id is not None:
         message = replace(message, subagent_run_id=None)
     if isinstance(message, ReasoningMessage):
         text, value = message.text, message.sealed
-        if dialect.content_list:
+        if dialect.content_is_list:
             listed = message.content if isinstance(message.content, list) else [text] if text else []
-            metadata = message.metadata if dialect.marks else None
+            metadata = message.metadata if dialect.has_metadata else None
             return replace(message, content=listed, encrypted_content=value, encrypted_value=None, metadata=metadata)
         return replace(message, content=text, encrypted_value=value, encrypted_content=None)
-    if isinstance(message, ToolMessage) and not dialect.media_results:
+    if isinstance(message, ToolMessage) and not dialect.has_media_results:
         return replace(message, content=text_of(message.content))
     if isinstance(message, UserMessage) and dialect.reasoning == "thinking":
         return replace(message, content=text_of(message.content))
     return message
 
 
-def without(messages: Sequence[Message], *, forms: Collection[Form], sealed: bool) -> list[Message]:
+def redact_messages(messages: Sequence[Message], *, forms: Collection[Form], remove_seals: bool) -> list[Message]:
     """The messages without what was thought, but in these forms; `sealed`: also without what is sealed."""
-    return [_without(one, forms, sealed) for one in messages]
+    return [_redact_message(one, forms, remove_seals) for one in messages]
 
 
-def _without(message: Message, forms: Collection[Form], sealed: bool) -> Message:
+def _redact_message(message: Message, forms: Collection[Form], remove_seals: bool) -> Message:
     if isinstance(message, ReasoningMessage):
         if form_of(message.metadata) not in forms:
-            message = replace(message, content="", metadata=mark(form="redacted"))
-        return replace(message, encrypted_value=None, encrypted_content=None) if sealed else message
-    if sealed and isinstance(message, AssistantMessage):
+            message = replace(message, content="", metadata=make_metadata(form="redacted"))
+        return replace(message, encrypted_value=None, encrypted_content=None) if remove_seals else message
+    if remove_seals and isinstance(message, AssistantMessage):
         calls = message.tool_calls and [replace(call, encrypted_value=None) for call in message.tool_calls]
         return replace(message, encrypted_value=None, tool_calls=calls)
     return message
@@ -260,7 +260,7 @@ def text_of(content: str | list[ContentPart]) -> str:
     return "\n".join(part.text for part in content if isinstance(part, TextContent))
 
 
-def _own(message: Message) -> Message:
+def _copy(message: Message) -> Message:
     """A copy, of which calls may be changed."""
     if isinstance(message, AssistantMessage) and message.tool_calls:
         return replace(message, tool_calls=[replace(call) for call in message.tool_calls])

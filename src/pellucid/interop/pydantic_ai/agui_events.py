@@ -1,0 +1,81 @@
+"""What a Pydantic AI agent and an AG-UI client say to each other beside the model: the application's events, calls that
+wait for somebody, and what came of them.
+
+Events are of `ag_ui.core` or of `pellucid.protocols.agui`: emitted (`ctx.emit`), or a tool's metadata, as Pydantic AI's
+own adapter has it. What is emitted of another kind is a custom event of its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from pydantic_ai import messages as theirs
+from pydantic_ai.tools import DeferredToolRequests, ToolApproved, ToolDenied
+from pydantic_ai.tools import DeferredToolResults as TheirResults
+
+from ...events import SideEvent
+from ...protocols.agui import AGUIEvent, CustomEvent, Interrupt
+from ...protocols.agui.messages import NAMESPACE
+from ...tools import ApprovalRequired, CallDeferred, DeferredToolResults, deferred_event
+from ...tools import ToolDenied as Denied
+from . import from_pydantic_ai
+
+
+def side_event_of(event: Any) -> SideEvent | None:
+    """What the application emitted; None for what is Pydantic AI's own."""
+    if not isinstance(event, theirs.CustomEvent):
+        return None
+    payload = event.to_payload()
+    side_event = _as_side_event(payload)
+    return side_event or CustomEvent(name=event.name, value=from_pydantic_ai.jsonable(payload)).as_side_event()
+
+
+def side_events_of(result: Any) -> list[SideEvent]:
+    """The events that a tool returned beside its result."""
+    metadata = getattr(result, "metadata", None)
+    candidates = (
+        metadata if isinstance(metadata, Iterable) and not isinstance(metadata, str | bytes | dict) else [metadata]
+    )
+    # A model of pydantic's is iterable as well: over its fields.
+    single_event = _as_side_event(metadata)
+    return (
+        [single_event]
+        if single_event is not None
+        else [side_event for candidate in candidates if (side_event := _as_side_event(candidate)) is not None]
+    )
+
+
+def interrupts_of(output: Any, client_tools: Collection[str]) -> list[SideEvent]:
+    """What the run waits for, but for the calls of those who asked for it."""
+    if not isinstance(output, DeferredToolRequests):
+        return []
+    metadata = output.metadata
+    calls = [
+        (call, CallDeferred(metadata.get(call.tool_call_id)))
+        for call in output.calls
+        if call.tool_name not in client_tools
+    ]
+    approvals = [(call, ApprovalRequired(metadata.get(call.tool_call_id))) for call in output.approvals]
+    return [deferred_event(from_pydantic_ai.response_part(call), reason) for call, reason in (*approvals, *calls)]  # type: ignore[arg-type]
+
+
+def results_to(results: DeferredToolResults) -> TheirResults:
+    """What came of the calls."""
+    approvals: dict[str, Any] = {}
+    for id in results.approvals:
+        approval = results.approval(id)
+        if isinstance(approval, Denied):
+            approvals[id] = ToolDenied(message=approval.message)
+        elif approval is not None:
+            approvals[id] = ToolApproved(override_args=approval.override_args)
+    return TheirResults(calls=dict(results.calls), approvals=approvals)
+
+
+def _as_side_event(value: Any) -> SideEvent | None:
+    if isinstance(value, (AGUIEvent, Interrupt)):
+        return value.as_side_event()
+    if not (type(value).__module__.startswith("ag_ui.") and hasattr(value, "type") and hasattr(value, "model_dump")):
+        return None
+    fields = value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return SideEvent(NAMESPACE, fields.pop("type"), fields)

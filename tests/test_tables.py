@@ -1,0 +1,39 @@
+"""What there are many of is a row of one table; where another list must exist, it names the same rows."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pellucid.protocols.client_protocols import CLIENT_PROTOCOLS
+from pellucid.providers.wires import WIRES
+from tests import test_every_kind, wire_frames
+
+PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
+
+
+def contract(name: str) -> dict[str, Any]:
+    contracts: list[dict[str, Any]] = tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]
+    return next(row for row in contracts if row["name"] == name)
+
+
+def test_every_wire_is_kept_independent_of_the_others() -> None:
+    assert set(contract("A wire knows itself and the parts")["modules"]) == {
+        f"pellucid.providers.{name}" for name in WIRES
+    }
+
+
+def test_every_client_protocol_is_kept_independent_of_the_others() -> None:
+    modules = set(contract("A protocol knows itself and the parts")["modules"])
+    assert modules == {f"pellucid.protocols.{name.replace('-', '_')}" for name in CLIENT_PROTOCOLS}
+
+
+def test_every_wire_is_tested_by_its_frames() -> None:
+    tested = {wire for wire in WIRES if any(name.startswith(wire) for name in wire_frames.EVERY)}
+    assert tested == set(WIRES) - {"bedrock"}, "frames of an event stream have checksums: none is like another"
+
+
+def test_every_client_protocol_names_the_events_that_it_shows() -> None:
+    names = {name.replace("-", "_") for name in CLIENT_PROTOCOLS}
+    assert set(test_every_kind.HANDLERS) == set(test_every_kind.NOT_SHOWN) == names
