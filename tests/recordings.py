@@ -20,5 +20,5 @@ def recordings_root() -> Path | None:
 def recordings(*providers: str) -> list[Path]:
     """The directories of these providers' recorded responses (of all, if none is named), in order."""
     root = recordings_root()
-    found = root.glob("*/*/response.body") if root else ()
-    return sorted(path.parent for path in found if not providers or path.parts[-3] in providers)
+    bodies = root.glob("*/*/response.body") if root else ()
+    return sorted(path.parent for path in bodies if not providers or path.parts[-3] in providers)

@@ -51,8 +51,8 @@ def _program(*names: str, install: str) -> Callable[[], str | None]:
 
 
 def _postgresql() -> str | None:
-    found = shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return None if found else "PostgreSQL's server is not installed (apt-get install postgresql)"
+    initdb = shutil.which("initdb") or any(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return None if initdb else "PostgreSQL's server is not installed (apt-get install postgresql)"
 
 
 def _node() -> str | None:
@@ -137,7 +137,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the tests of the other circle; skip those whose requirement is missing."""
     missing = cache(lambda name: REQUIREMENTS[name].missing())
     everything = config.getoption("circle") == "all"
-    kept: list[pytest.Item] = []
+    selected: list[pytest.Item] = []
     left: list[pytest.Item] = []
     for item in items:
         needs = needs_of(item)
@@ -146,10 +146,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             continue
         for reason in filter(None, map(missing, needs)):
             item.add_marker(pytest.mark.skip(reason=reason))
-        kept.append(item)
+        selected.append(item)
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = kept
+        items[:] = selected
 
 
 @pytest.hookimpl(wrapper=True)

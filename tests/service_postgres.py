@@ -36,8 +36,8 @@ _LIMIT_SECONDS = 100
 
 
 def _binaries() -> Path:
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent
+    if initdb := shutil.which("initdb"):
+        return Path(initdb).resolve().parent
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
     assert versions, "PostgreSQL's server is needed for this test: apt-get install postgresql"
     return versions[-1]

@@ -59,7 +59,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
         sys.modules.update(already)
 
 
-def test_a_ratio_is_made_against_the_reference_before_and_after_in_the_same_round(bench: Bench) -> None:
+def test_a_ratio_uses_the_references_before_and_after_in_its_round(bench: Bench) -> None:
     samples = [
         bench.sample("nginx", 10, 1),
         bench.sample("nginx", 30, 2),
@@ -73,7 +73,7 @@ def test_a_ratio_is_made_against_the_reference_before_and_after_in_the_same_roun
     assert spread.text(".2f") == "2.25 (1.50–3.00)"
 
 
-def test_a_disturbed_sample_is_not_used_where_there_is_another(bench: Bench) -> None:
+def test_a_disturbed_sample_is_used_only_without_an_undisturbed_one(bench: Bench) -> None:
     disturbed = bench.sample("nginx", 5, 1, disturbances=["7% stolen by the host"])
     samples = [disturbed, bench.sample("nginx", 20, 1), bench.sample("stored", 40, 2)]
     spread = bench.report.Results(samples).ratio("nginx", "paced", "stored", bench.report.cpu_per_delta)
@@ -81,7 +81,7 @@ def test_a_disturbed_sample_is_not_used_where_there_is_another(bench: Bench) -> 
     assert not spread.disturbed
 
 
-def test_nothing_is_judged_by_disturbed_samples_alone(bench: Bench) -> None:
+def test_disturbed_samples_alone_give_no_verdict(bench: Bench) -> None:
     disturbed = bench.sample("attached", 10, 2, disturbances=["0.80 reads per delta"])
     results = bench.report.Results([bench.sample("nginx", 20, 1), disturbed])
     verdict = bench.targets.TARGETS[0].judge(results)
@@ -92,12 +92,12 @@ def test_nothing_is_judged_by_disturbed_samples_alone(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("cpu_us", "verdict"), [(24, "met, stretch too"), (28, "met"), (40, "MISSED")], ids=["stretch", "met", "missed"]
 )
-def test_a_verdict_is_the_median_against_both_limits(bench: Bench, cpu_us: float, verdict: str) -> None:
+def test_a_verdict_compares_the_median_with_both_limits(bench: Bench, cpu_us: float, verdict: str) -> None:
     results = bench.report.Results([bench.sample("nginx", 20, 1), bench.sample("attached", cpu_us, 2)])
     assert bench.targets.TARGETS[0].judge(results).verdict == verdict
 
 
-def test_a_verdict_says_when_rounds_differ(bench: Bench) -> None:
+def test_a_verdict_states_that_rounds_differ(bench: Bench) -> None:
     samples = [bench.sample("nginx", 20, n, number=n) for n in (1, 3, 5)]
     samples += [bench.sample("attached", cpu, n + 1, number=n) for cpu, n in ((28, 1), (29, 3), (50, 5))]
     verdict = bench.targets.TARGETS[0].judge(bench.report.Results(samples))
@@ -117,16 +117,16 @@ def test_a_verdict_says_when_rounds_differ(bench: Bench) -> None:
         ("attached", {"others_share": 0.5}, True, False),
     ],
 )
-def test_what_disturbs_a_sample(
+def test_disturbances_of_a_sample(
     bench: Bench, route: str, more: dict[str, Any], real_time: bool, disturbed: bool
 ) -> None:
     sample = bench.sample(route, 40, 1, **more)
     sampler = bench.sampling.Sampler(None, None, None, 0, None, real_time, False, None, "")
-    found = sampler._disturbances(sample, bench.scenarios.PACED, bench.routes.ROUTES[route])
-    assert bool(found) == disturbed
+    disturbances = sampler._disturbances(sample, bench.scenarios.PACED, bench.routes.ROUTES[route])
+    assert bool(disturbances) == disturbed
 
 
-def test_the_references_surround_every_route_in_every_order(bench: Bench) -> None:
+def test_references_are_measured_around_every_route(bench: Bench) -> None:
     for scenario in bench.scenarios.SCENARIOS:
         for number in (1, 2):
             names = [route.name for route in scenario.order(number, base=False)]
@@ -136,6 +136,6 @@ def test_the_references_surround_every_route_in_every_order(bench: Bench) -> Non
                 assert all(places[0] < names.index(name) < places[-1] for name in scenario.routes)
 
 
-def test_the_base_is_measured_next_to_what_it_is_the_base_of(bench: Bench) -> None:
+def test_the_base_is_measured_next_to_its_route(bench: Bench) -> None:
     names = [route.name for route in bench.scenarios.SIXTEEN.order(1, base=True)]
     assert names == ["direct", "nginx", "attached", "attached (base)", "stored", "stored (base)", "nginx"]

@@ -24,7 +24,7 @@ def traced(*arguments: str) -> tuple[dict[str, int], list[tuple[str, str]]]:
     return counts, re.findall(r"^    (\S+)  (\S+)$", done.stdout.partition("stored:")[0], re.MULTILINE)
 
 
-def test_a_delta_takes_few_calls_in_every_kind_of_run() -> None:
+def test_the_number_of_calls_for_a_delta() -> None:
     shown = re.findall(r"^\| `(\S+)` `(\S+)` \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
     texts, of_text = traced()
     assert texts == TEXTS

@@ -80,7 +80,7 @@ def test_the_tables_name_every_kind() -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_wire_can_be_given_every_part(wire: str) -> None:
+def test_every_wire_encodes_every_part(wire: str) -> None:
     row = next(row for row in builtin_profiles().values() if row.wire == wire)
     target = Origin(row.name, wire, "m")
     with Cases() as case:
@@ -121,12 +121,12 @@ HANDLERS: dict[str, Collection[type[Any]]] = {
 
 
 @pytest.mark.parametrize("protocol", HANDLERS)
-def test_a_protocol_names_every_kind_of_event_as_shown_or_not(protocol: str) -> None:
+def test_a_protocol_lists_every_kind_of_event_as_shown_or_not(protocol: str) -> None:
     assert set(get_args(Event)) - {PartDeltaEvent} - set(HANDLERS[protocol]) == NOT_SHOWN[protocol]
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
-def test_a_turn_of_every_kind_is_legal_and_can_be_spoken(part: ModelResponsePart) -> None:
+def test_turns_of_every_kind_of_part_are_valid_and_can_be_encoded(part: ModelResponsePart) -> None:
     events = [*a_turn(part), RunEndEvent("completed")]
     response = fold(events).response
     assert response is not None
@@ -135,7 +135,7 @@ def test_a_turn_of_every_kind_is_legal_and_can_be_spoken(part: ModelResponsePart
     assert verify(encoder.start() + encoder.feed(events, 0)) == []
 
 
-def test_every_event_has_a_place_in_the_protocol() -> None:
+def test_every_protocol_encodes_every_event() -> None:
     encoder = Encoder(parse_request(b'{"input":"x"}').response("resp_1", "m", 0))
     assert verify(encoder.start() + encoder.feed(every_event(), 0)) == []
 
@@ -150,7 +150,7 @@ AGUI = {
 
 
 @pytest.mark.parametrize("dialect", agui.DIALECTS)
-def test_every_part_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
+def test_ag_ui_encodes_every_part(dialect: agui.DialectName) -> None:
     with Cases() as case:
         for part in PARTS:
             encoder = agui.Encoder("t", "r", dialect)
@@ -170,13 +170,13 @@ def test_every_part_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
 
 
 @pytest.mark.parametrize("dialect", agui.DIALECTS)
-def test_every_event_has_a_place_in_ag_ui(dialect: agui.DialectName) -> None:
+def test_ag_ui_encodes_every_event(dialect: agui.DialectName) -> None:
     events: list[Event] = [agui.CustomEvent(name="n", value=1).as_side_event(), *every_event()]
     encoder = agui.Encoder("t", "r", dialect)
     stream = encoder.start() + encoder.feed(events, 0)
-    said = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-1]]
-    assert verify_agui(said, dialect) is None
-    types = [event["type"] for event in said]
+    sent_events = [msgspec.json.decode(line.removeprefix(b"data: ")) for line in stream.split(b"\n\n")[:-1]]
+    assert verify_agui(sent_events, dialect) is None
+    types = [event["type"] for event in sent_events]
     assert ("CUSTOM" in types, "TOOL_CALL_RESULT" in types, types[-1]) == (True, True, "RUN_ERROR")
 
 
@@ -203,14 +203,14 @@ def told_in_chat(events: list[Event]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
-def test_every_part_has_a_place_in_the_chat(part: ModelResponsePart) -> None:
+def test_the_chat_encodes_every_part(part: ModelResponsePart) -> None:
     frames = told_in_chat([*a_turn(part), RunEndEvent("completed")])
     segment, event = CHAT[part.part_kind]
     assert [one["type"] for one in frames[-1]["event"]["segments"]] == ([segment] if segment else [])
     assert event in [frame["type"] for frame in frames]
 
 
-def test_every_event_has_a_place_in_the_chat() -> None:
+def test_the_chat_encodes_every_event() -> None:
     types = [frame["type"] for frame in told_in_chat(every_event())]
     assert types[-2:] == ["message_error", "message_final"]
     assert "tool_result" in types
@@ -239,13 +239,13 @@ def told_to_the_ai_sdk(events: list[Event]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.part_kind)
-def test_every_part_has_a_place_in_the_ai_sdk_s_stream(part: ModelResponsePart) -> None:
+def test_the_ai_sdk_stream_encodes_every_part(part: ModelResponsePart) -> None:
     chunks = told_to_the_ai_sdk([*a_turn(part, "seal"), RunEndEvent("completed")])
     [sealed] = [chunk for chunk in chunks if "seal" in msgspec.json.encode(chunk).decode().split('"')]
     assert sealed["type"] == AI_SDK[part.part_kind]
 
 
-def test_every_event_has_a_place_in_the_ai_sdk_s_stream() -> None:
+def test_the_ai_sdk_stream_encodes_every_event() -> None:
     types = [chunk["type"] for chunk in told_to_the_ai_sdk(every_event())]
     assert types[-3:] == ["error", "finish-step", "finish"]
     assert "tool-output-available" in types

@@ -34,7 +34,7 @@ def played(wire: Wire, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent
 
 @pytest.mark.parametrize("name", EVERY)
 @given(st.lists(NEXT, max_size=6), st.booleans(), st.integers(1, 4))
-def test_the_short_way_tells_what_the_long_way_tells(
+def test_events_are_the_same_with_and_without_the_template(
     name: str, script: list[list[tuple[bool, str]] | int], ends: bool, together: int
 ) -> None:
     wire = EVERY[name]
@@ -44,7 +44,7 @@ def test_the_short_way_tells_what_the_long_way_tells(
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_whatever_comes_between_means_what_it_would_mean(name: str) -> None:
+def test_an_odd_frame_in_between_is_decoded_in_full(name: str) -> None:
     wire = EVERY[name]
     with Cases() as case:
         for odd, thought in product(wire.odd, (True, False)):
@@ -61,7 +61,7 @@ def test_whatever_comes_between_means_what_it_would_mean(name: str) -> None:
 @pytest.mark.parametrize("name", EVERY)
 @pytest.mark.parametrize("thought", [True, False])
 @pytest.mark.parametrize("together", [1, 2])
-def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(
+def test_a_frame_that_differs_only_in_its_text_is_not_decoded_in_full(
     name: str, thought: bool, together: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wire = EVERY[name]
@@ -75,7 +75,7 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(
 
 
 @pytest.mark.parametrize("wire", [GOOGLE, GOOGLE_ARRAY])
-def test_what_was_counted_in_frames_that_were_passed_over_is_counted(wire: Wire) -> None:
+def test_counts_in_frames_that_match_the_template_are_read(wire: Wire) -> None:
     reads = [*wire.begin, *(wire.frame(False, f" tok{number}", number) for number in range(1, 30))]
     end = played(wire, reads)[-1]
     assert isinstance(end, ResponseEndEvent)
@@ -104,13 +104,13 @@ LEARNED = b'{"n": 7, "w":"aB", "text":"learned", "d":"2026-11-21T09:00:00Z", "n"
         (b'{"n": 8, "w":"a", "text":"x', None),
     ],
 )
-def test_a_value_that_is_not_read_may_be_another_of_its_form(frame: bytes, text: str | None) -> None:
+def test_a_value_that_the_decoder_ignores_may_vary(frame: bytes, text: str | None) -> None:
     like = FrameTemplate(VALUES)
     like.learn("", LEARNED, "learned", never_matches)
     assert like.text_of("", frame) == text
 
 
-def test_a_read_that_holds_its_frame_twice_teaches_nothing() -> None:
+def test_a_read_with_the_same_frame_twice_gives_no_template() -> None:
     frame = b'{"text":"a"}'
     like = FrameTemplate()
     like.learn("", frame, "a", never_matches)
@@ -120,7 +120,7 @@ def test_a_read_that_holds_its_frame_twice_teaches_nothing() -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=6))
-def test_a_delta_comes_as_soon_as_its_frame_is_whole(name: str, sizes: list[int]) -> None:
+def test_a_delta_is_emitted_when_its_frame_is_complete(name: str, sizes: list[int]) -> None:
     """However the frames are cut: nothing whole is waited with, and what comes is what would come without templates."""
     wire = EVERY[name]
     frames = [*wire.begin, *(wire.frame(True, f" tok{number}", number) for number in range(12)), *wire.end]

@@ -14,7 +14,7 @@ POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)(?:[*+?]|\{\d*,?\d*\})\+")
 def test_no_possessive_group() -> None:
     """CPython before 3.11.5, which Debian 12 has, loses its place in them (python/cpython#106052): `(?>(?:…)*)` is the
     same, and right."""
-    found = [
+    occurrences = [
         f"{path}:{node.lineno}: {node.value!r}"
         for path in Path(pellucid.__file__).parent.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_bytes()))
@@ -22,4 +22,4 @@ def test_no_possessive_group() -> None:
         and isinstance(node.value, str | bytes)
         and POSSESSIVE_GROUP.search(node.value if isinstance(node.value, str) else node.value.decode("latin-1"))
     ]
-    assert not found
+    assert not occurrences

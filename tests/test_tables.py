@@ -18,22 +18,22 @@ def contract(name: str) -> dict[str, Any]:
     return next(row for row in contracts if row["name"] == name)
 
 
-def test_every_wire_is_kept_independent_of_the_others() -> None:
+def test_the_import_contract_lists_every_wire() -> None:
     assert set(contract("A wire knows itself and the parts")["modules"]) == {
         f"pellucid.providers.{name}" for name in WIRES
     }
 
 
-def test_every_client_protocol_is_kept_independent_of_the_others() -> None:
+def test_the_import_contract_lists_every_client_protocol() -> None:
     modules = set(contract("A protocol knows itself and the parts")["modules"])
     assert modules == {f"pellucid.protocols.{name.replace('-', '_')}" for name in CLIENT_PROTOCOLS}
 
 
-def test_every_wire_is_tested_by_its_frames() -> None:
+def test_frames_of_every_wire_are_tested() -> None:
     tested = {wire for wire in WIRES if any(name.startswith(wire) for name in wire_frames.EVERY)}
     assert tested == set(WIRES) - {"bedrock"}, "frames of an event stream have checksums: none is like another"
 
 
-def test_every_client_protocol_names_the_events_that_it_shows() -> None:
+def test_every_client_protocol_lists_the_events_that_it_shows() -> None:
     names = {name.replace("-", "_") for name in CLIENT_PROTOCOLS}
     assert set(test_every_kind.HANDLERS) == set(test_every_kind.NOT_SHOWN) == names

@@ -139,7 +139,7 @@ FAULTS = [
     ),
     Fault(
         "a foreign page that is let in",
-        "server/access/same_origin.py",
+        "server/access/origins.py",
         "    if is_own_page(scope) is False:\n        raise _foreign_origin()",
         "    if False:\n        raise _foreign_origin()",
         ("resources/origins/*",),

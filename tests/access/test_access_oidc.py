@@ -63,7 +63,7 @@ def gateway(running: Provider) -> Iterator[Served]:
 @pytest.fixture
 def browser(gateway: Served, monkeypatch: pytest.MonkeyPatch) -> Browser:
     # Every test is a minute's worth of attempts from the same address.
-    monkeypatch.setattr("pellucid.server.access.login_throttle._LIMITS", {"attempts": 1e6})
+    monkeypatch.setattr("pellucid.server.access.limits._LIMITS", {"attempts": 1e6})
     return Browser(gateway)
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.server.access.config import AccessConfig, CorsConfig, check_access
-from pellucid.server.access.cors import Cors
+from pellucid.server.access.origins import Cors
 from pellucid.server.access.errors import AccessError
 from pellucid.server.access.policy import Policy
 from pellucid.server.config import check_config

@@ -18,7 +18,7 @@ from pellucid.sealing import Keys, encrypt
 from pellucid.server.access.config import AccessConfig
 from pellucid.server.access.errors import AccessError
 from pellucid.server.access.keys import new_key
-from pellucid.server.access.login_throttle import MAX_ATTEMPTS_PER_MINUTE
+from pellucid.server.access.limits import MAX_ATTEMPTS_PER_MINUTE
 from pellucid.server.access.session import BrowserSessions, KeySession
 from pellucid.server.config import check_config
 from pellucid.storage import Store, open_store
@@ -76,7 +76,7 @@ class House:
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory, upstream: Upstream) -> Iterator[House]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.server.access.login_throttle._LIMITS", {"attempts": 1e6})
+        patch.setattr("pellucid.server.access.limits._LIMITS", {"attempts": 1e6})
         yield House(tmp_path_factory.mktemp("house"), upstream, patch)
 
 
@@ -222,9 +222,7 @@ def test_a_body_that_is_not_one(keyed: Served, body: Any) -> None:
 def test_attempts_are_counted_and_those_that_succeed_are_not(
     house: House, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "pellucid.server.access.login_throttle._LIMITS", {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
-    )
+    monkeypatch.setattr("pellucid.server.access.limits._LIMITS", {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)})
     text, _ = house.key()
     with serve(house.config(keys=True)) as served:
         for _ in range(MAX_ATTEMPTS_PER_MINUTE + 5):

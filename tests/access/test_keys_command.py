@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from pellucid.cli.keys import keys
 from pellucid.errors import ConfigError, PellucidError
-from pellucid.server.access.pepper import ensure_pepper
+from pellucid.server.access.keys import ensure_pepper
 from pellucid.storage import open_store
 from tests.access.access_kit import guard, refusal, scope
 

@@ -33,7 +33,7 @@ QUERIES: list[tuple[dict[str, str], str]] = [
 ]
 AT = "forwardedProps.pellucid"
 PROPS: list[tuple[Any, str, str]] = [
-    ([], AT, "must be an object with options in it"),
+    ([], AT, "must be an object of options"),
     ({"views": "raw"}, f"{AT}.views", "no such option; there are model, effort, view, "),
     ({"view": 3}, f"{AT}.view", f"must be one of {VIEWS}, not 3"),
     ({"store": "true"}, f"{AT}.store", 'must be true or false, not "true"'),

@@ -10,8 +10,10 @@ from pellucid.events import Event
 from pellucid.framing import SSEDecoder
 from pellucid.parts import ModelMessage, ModelRequest, ModelRequestPart, ModelResponsePart
 from pellucid.protocols.ai_sdk import Encoder, parse_request
-from tests.chat_completions.chat_completions_kit import causes, run_of, says, shown, turns
-from tests.chat_completions.chat_completions_kit import say as saying
+from tests.chat_completions.chat_completions_kit import causes, run_of, turns
+from tests.chat_completions.chat_completions_kit import emit_step as saying
+from tests.chat_completions.chat_completions_kit import replace_lone_surrogates as shown
+from tests.chat_completions.chat_completions_kit import step_lists as says
 
 __all__ = ["MODEL", "causes", "chunks_of", "encoded", "given_back", "message_of", "run_of", "saying", "says", "shown"]
 __all__ += ["parts_of", "requests_of", "turns"]

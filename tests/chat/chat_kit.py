@@ -24,52 +24,52 @@ runs: st.SearchStrategy[list[Event]] = st.one_of(
 """Whole runs: of every kind of part and ending, with seals, summaries, side events and text that is no text."""
 
 
-def an_encoder(**more: Any) -> Encoder:
+def make_encoder(**more: Any) -> Encoder:
     return Encoder("evt_1", "chat_1", "m", NOW - 5, **more)
 
 
-def encoded(events: Sequence[Event], places: Sequence[int] = (), **more: Any) -> bytes:
+def encode(events: Sequence[Event], cuts: Sequence[int] = (), **more: Any) -> bytes:
     """The whole stream, of batches that end at these places, all at one time."""
-    encoder = an_encoder(**more)
-    edges = [0, *sorted({min(place, len(events)) for place in places}), len(events)]
+    encoder = make_encoder(**more)
+    edges = [0, *sorted({min(cut, len(events)) for cut in cuts}), len(events)]
     batches = [events[a:b] for a, b in pairwise(edges)]
     return encoder.start() + b"".join(encoder.feed(batch, NOW) for batch in batches)
 
 
-def pieces(stream: bytes) -> list[bytes]:
+def split_frames(stream: bytes) -> list[bytes]:
     """Its frames, as bytes."""
     return [frame + b"\n\n" for frame in stream.split(b"\n\n")[:-1]]
 
 
-def frames_of(stream: bytes) -> list[dict[str, Any]]:
+def verified_frames(stream: bytes) -> list[dict[str, Any]]:
     """What its frames say; it is legal."""
     assert verify(stream) == []
-    return [msgspec.json.decode(frame.split(b"\ndata: ")[1]) for frame in pieces(stream)]
+    return [msgspec.json.decode(frame.split(b"\ndata: ")[1]) for frame in split_frames(stream)]
 
 
-def names(frames: list[dict[str, Any]]) -> list[str]:
+def frame_types(frames: list[dict[str, Any]]) -> list[str]:
     """Their types, a row of the same delta once."""
     types = [frame["type"] for frame in frames]
     return [one for at, one in enumerate(types) if not (one.endswith("_delta") and types[at - 1 : at] == [one])]
 
 
-def of(frames: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
+def select(frames: list[dict[str, Any]], *types: str) -> list[dict[str, Any]]:
     return [frame for frame in frames if frame["type"] in types]
 
 
-def final(frames: list[dict[str, Any]]) -> dict[str, Any]:
+def final_event(frames: list[dict[str, Any]]) -> dict[str, Any]:
     event: dict[str, Any] = frames[-1]["event"]
     return event
 
 
-def read(stream: bytes) -> list[Frame]:
-    return [msgspec.json.decode(frame.split(b"\ndata: ")[1], type=Frame) for frame in pieces(stream)]
+def decode_typed(stream: bytes) -> list[Frame]:
+    return [msgspec.json.decode(frame.split(b"\ndata: ")[1], type=Frame) for frame in split_frames(stream)]
 
 
-def joined(frames: list[dict[str, Any]]) -> list[str]:
+def joined_texts(frames: list[dict[str, Any]]) -> list[str]:
     """The deltas of each stretch of text and of each part of reasoning, in their order."""
     texts: dict[Any, str] = {}
-    for frame in of(frames, "text_delta", "reasoning_part_delta"):
+    for frame in select(frames, "text_delta", "reasoning_part_delta"):
         key = frame.get("output_index", (frame.get("segment_id"), frame.get("summary_index")))
         texts[key] = texts.get(key, "") + frame["text_delta"]
     return list(texts.values())

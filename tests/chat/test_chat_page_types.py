@@ -23,11 +23,11 @@ pytestmark = pytest.mark.skipif(not PATH.exists(), reason="this tree has the pag
 _INTERFACE = re.compile(r"interface (\w+)(?: extends (\w+))? \{\n(.*?)\n\}", re.S)
 _FIELD = re.compile(r"^  (\w+)(\?)?: ([^\n]+)", re.M)
 
-LATER = {("reasoning_part_completed", "final_text")}
+NEVER_SENT = {("reasoning_part_completed", "final_text")}
 """What the specification lets a server say, and this one never does."""
 
-NAMED = {"Answer": t.Answer, "QuestionEvent": t.Question, "AskBody": t.Ask, "ReasoningPart": t.ReasoningPart}
-NAMED |= {"Span": t.Span, "TokenCounts": t.TokenCounts, "Citation": t.Citation}
+STRUCT_BY_NAME = {"Answer": t.Answer, "QuestionEvent": t.Question, "AskBody": t.Ask, "ReasoningPart": t.ReasoningPart}
+STRUCT_BY_NAME |= {"Span": t.Span, "TokenCounts": t.TokenCounts, "Citation": t.Citation}
 
 
 @cache
@@ -41,53 +41,59 @@ Fields = dict[str, bool]
 
 
 def fields_of(name: str) -> dict[str, tuple[bool, str]]:
-    inherited, body = next((base, body) for found, base, body in _INTERFACE.findall(source()) if found == name)
+    inherited, body = next((base, body) for interface, base, body in _INTERFACE.findall(source()) if interface == name)
     own = {field: (bool(optional), kind) for field, optional, kind in _FIELD.findall(body)}
     return {**(fields_of(inherited) if inherited else {}), **own}
 
 
-def by_tag() -> dict[str, Fields]:
+def fields_by_tag() -> dict[str, Fields]:
     """Every frame and segment, by its `type`."""
-    found = {}
+    result = {}
     for name, _, _ in _INTERFACE.findall(source()):
         fields = fields_of(name)
-        if "type" in fields and name not in NAMED:
+        if "type" in fields and name not in STRUCT_BY_NAME:
             for tag in re.findall(r'"(\w+)"', fields["type"][1]):
-                found[tag] = {field: absent for field, (absent, _) in fields.items() if field != "type"}
-    return found
+                result[tag] = {field: absent for field, (absent, _) in fields.items() if field != "type"}
+    return result
 
 
-def ours(struct: type[Any], *, absent: Any = UNSET) -> Fields:
+def struct_fields(struct: type[Any], *, absent: Any = UNSET) -> Fields:
     return {field.name: field.default is absent for field in msgspec.structs.fields(struct)}
 
 
-TAGGED = {str(one.__struct_config__.tag): one for one in (*get_args(f.Frame), *get_args(t.Segment))}
+STRUCT_BY_TAG = {str(one.__struct_config__.tag): one for one in (*get_args(f.Frame), *get_args(t.Segment))}
 
 
-def test_the_page_knows_every_frame_and_every_segment_and_no_others() -> None:
-    assert by_tag().keys() == TAGGED.keys()
+def test_the_page_has_exactly_the_frames_and_segments_of_the_server() -> None:
+    assert fields_by_tag().keys() == STRUCT_BY_TAG.keys()
 
 
 def test_a_frame_or_segment_has_the_same_fields_on_both_sides() -> None:
     with Cases() as case:
-        for tag in TAGGED:
+        for tag in STRUCT_BY_TAG:
             with case(tag):
-                theirs = {name: absent for name, absent in by_tag()[tag].items() if (tag, name) not in LATER}
-                assert theirs == ours(TAGGED[tag])
+                page_fields = {
+                    name: absent for name, absent in fields_by_tag()[tag].items() if (tag, name) not in NEVER_SENT
+                }
+                assert page_fields == struct_fields(STRUCT_BY_TAG[tag])
 
 
 def test_an_event_has_the_same_fields_on_both_sides() -> None:
     with Cases() as case:
-        for name in NAMED:
+        for name in STRUCT_BY_NAME:
             with case(name):
-                expected = ours(NAMED[name], absent=None) if name == "AskBody" else ours(NAMED[name])
+                expected = (
+                    struct_fields(STRUCT_BY_NAME[name], absent=None)
+                    if name == "AskBody"
+                    else struct_fields(STRUCT_BY_NAME[name])
+                )
                 assert {field: absent for field, (absent, _) in fields_of(name).items()} == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "literal"),
     [("View", View), ("Effort", t.Effort), ("Status", t.Status), ("ToolStatus", t.ToolStatus)],
 )
-def test_words_are_the_same_on_both_sides(name: str, words: Any) -> None:
+def test_string_literals_are_the_same_on_both_sides(name: str, literal: Any) -> None:
     [line] = re.findall(rf"^export type {name} = ([^\n]+)", source(), re.M)
-    assert tuple(re.findall(r'"(\w+)"', line)) == get_args(words)
+    assert tuple(re.findall(r'"(\w+)"', line)) == get_args(literal)

@@ -18,36 +18,36 @@ from pellucid.view import VIEWS
 from tests.cases import Cases
 
 
-def parsed(**body: Any) -> Any:
+def parse(**body: Any) -> Any:
     return parse_request(msgspec.json.encode({"text": "Why?", **body}))
 
 
-def test_a_question_alone() -> None:
-    request = parsed()
+def test_a_question_needs_only_a_text() -> None:
+    request = parse()
     call = request.call(server_tools=(ToolDefinition("look"),))
     assert call.messages == [ModelRequest([UserPromptPart("Why?")])] == [request.user_message]
     assert (call.model, call.settings, [tool.name for tool in call.tools]) == ("", {}, ["look"])
     assert (request.conversation_id, request.model, request.effort, request.view, request.replaces) == (None,) * 5
     assert (request.client_tools, request.wants_summaries, request.max_tool_calls) == (frozenset(), False, None)
     assert request.token_path(SealedPart("x")) in Ask.__struct_fields__
-    assert parsed(conversation_id=None, model=None, effort=None, view=None, replaces=None) == request
+    assert parse(conversation_id=None, model=None, effort=None, view=None, replaces=None) == request
     assert request.call([]).messages == []
 
 
-def test_all_that_can_be_said_with_it() -> None:
+def test_each_optional_field_is_read() -> None:
     with Cases() as case:
         for view in VIEWS:
             for effort in get_args(Effort):
                 with case(f"{view}, {effort}"):
-                    request = parsed(conversation_id="chat_1", model="m/n", effort=effort, view=view, replaces="ask_7")
+                    request = parse(conversation_id="chat_1", model="m/n", effort=effort, view=view, replaces="ask_7")
                     assert (request.conversation_id, request.model, request.view) == ("chat_1", "m/n", view)
                     assert (request.effort, request.replaces) == (effort, "evt_7")
                     settings = request.call([]).settings
                     assert settings == {"thinking": THINKING_LEVELS[effort]}
                     assert validate_settings(settings)
-                    assert parsed(replaces="evt_7").replaces == "evt_7"
-                    assert parsed(follows="ask_7", conversation_id="chat_1").follows == "evt_7"
-                    assert parsed(follows=None, replaces="evt_7").follows is None
+                    assert parse(replaces="evt_7").replaces == "evt_7"
+                    assert parse(follows="ask_7", conversation_id="chat_1").follows == "evt_7"
+                    assert parse(follows=None, replaces="evt_7").follows is None
 
 
 WRONG: list[tuple[bytes, str | None, str]] = [
@@ -75,15 +75,15 @@ WRONG: list[tuple[bytes, str | None, str]] = [
 ]
 
 
-def test_what_is_wrong_is_said_with_its_place() -> None:
+def test_an_error_names_its_location() -> None:
     with Cases() as case:
-        for body, param, says in WRONG:
+        for body, param, expected in WRONG:
             with case(body):
                 with pytest.raises(RequestError) as caught:
                     parse_request(body)
                 info = caught.value.info
                 assert (info.kind, info.param) == ("invalid_request", param)
-                assert says in info.message
+                assert expected in info.message
                 assert param is None or info.message.startswith(f"{param}: ")
 
 
@@ -91,7 +91,7 @@ LONG = "x" * 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("body", "says"),
+    ("body", "expected"),
     [
         ({LONG: 1}, "x…: there is no such field; there are: conversation_id, "),
         ({"effort": LONG}, "x…'; it must be one of 'high', "),
@@ -99,35 +99,35 @@ LONG = "x" * 1_000_000
         ({"follows": LONG, "conversation_id": "chat_1"}, "x…' is not an event's id"),
     ],
 )
-def test_what_was_sent_is_not_sent_back_whole(body: Any, says: str) -> None:
+def test_an_error_message_truncates_what_was_sent(body: Any, expected: str) -> None:
     with pytest.raises(RequestError) as caught:
-        parsed(**body)
+        parse(**body)
     info = caught.value.info
-    assert says in info.message
+    assert expected in info.message
     assert len(info.message) < 250
     assert len(info.param or "") <= 81
 
 
 @given(st.binary(max_size=40) | st.dictionaries(st.text(max_size=5), st.integers()).map(msgspec.json.encode))
-def test_nothing_else_comes_of_whatever_is_sent(body: bytes) -> None:
+def test_any_other_body_is_a_request_error(body: bytes) -> None:
     with pytest.raises(RequestError):
         parse_request(body)
 
 
 @given(st.text(min_size=1))
-def test_a_question_and_its_answer_name_each_other(rest: str) -> None:
+def test_ids_of_question_and_answer_convert_into_each_other(rest: str) -> None:
     for id in (f"evt_{rest}", f"ask_{rest}"):
         assert (answer_id(id), question_id(id)) == (f"evt_{rest}", f"ask_{rest}")
 
 
 @pytest.mark.parametrize("id", ["", "evt", "evt_", "chat_1", "resp_1", "EVT_1", "_1"])
-def test_what_is_no_events_id_is_refused(id: str) -> None:
+def test_an_invalid_event_id_is_refused(id: str) -> None:
     for make in (answer_id, question_id):
         with pytest.raises(RequestError, match="not an event's id"):
             make(id)
 
 
-def test_every_error_has_a_form_and_a_status() -> None:
+def test_every_error_kind_has_a_body_and_a_status() -> None:
     with Cases() as case:
         for kind in ERROR_KINDS:
             with case(kind):

@@ -14,7 +14,7 @@ from pellucid.protocols.chat import build_question
 from pellucid.run import CallTools, Minter, Run
 from pellucid.settings import ModelCall
 from pellucid.view import Redactor, Viewer
-from tests.chat.chat_kit import NOW, an_encoder, final, frames_of, names, of
+from tests.chat.chat_kit import NOW, final_event, frame_types, make_encoder, select, verified_frames
 
 EXAMPLE = json.loads("""[
   {
@@ -79,15 +79,15 @@ def batches() -> list[list[Event]]:
 
 
 def stream(view: Any = "raw") -> list[dict[str, Any]]:
-    encoder, redactor = an_encoder(view=view), Redactor(Viewer(view))
+    encoder, redactor = make_encoder(view=view), Redactor(Viewer(view))
     data = encoder.start()
-    for late, batch in enumerate(batches()):
-        data += encoder.feed(redactor.feed(batch), TIME + late)
-    return frames_of(data)
+    for delay_ms, batch in enumerate(batches()):
+        data += encoder.feed(redactor.feed(batch), TIME + delay_ms)
+    return verified_frames(data)
 
 
-def test_the_persisted_example_to_the_letter() -> None:
-    event = final(stream())
+def test_the_final_event_equals_the_persisted_example() -> None:
+    event = final_event(stream())
     assert event["segments"] == EXPECTED
     assert event == {
         "id": "evt_1",
@@ -106,7 +106,7 @@ def test_the_persisted_example_to_the_letter() -> None:
     }
 
 
-def test_the_frames_that_lead_to_it() -> None:
+def test_the_frames_of_the_persisted_example() -> None:
     part = {"event_id": "evt_1", "segment_id": EXAMPLE[0]["id"], "summary_index": 0}
     frames = stream()
     assert frames[:-1] == [
@@ -136,23 +136,23 @@ def test_the_frames_that_lead_to_it() -> None:
     ]
 
 
-def test_the_same_in_each_view() -> None:
-    assert final(stream("summary"))["segments"] == EXPECTED
-    assert of(stream("summary"), "reasoning_segment_meta")[0]["form"] == "summary"
+def test_the_persisted_example_in_each_view() -> None:
+    assert final_event(stream("summary"))["segments"] == EXPECTED
+    assert select(stream("summary"), "reasoning_segment_meta")[0]["form"] == "summary"
     sealed = stream("sealed")
-    assert final(sealed)["segments"] == [{**EXPECTED[0], "parts": [], "combined_text": ""}, EXPECTED[1]]
-    assert names(sealed) == ["message_started", "reasoning_segment_meta", "text_delta", "message_final"]
+    assert final_event(sealed)["segments"] == [{**EXPECTED[0], "parts": [], "combined_text": ""}, EXPECTED[1]]
+    assert frame_types(sealed) == ["message_started", "reasoning_segment_meta", "text_delta", "message_final"]
     assert sealed[1]["form"] == "sealed"
     hidden = stream("hidden")
-    assert final(hidden)["segments"] == EXPECTED[1:]
-    assert names(hidden) == ["message_started", "text_delta", "message_final"]
+    assert final_event(hidden)["segments"] == EXPECTED[1:]
+    assert frame_types(hidden) == ["message_started", "text_delta", "message_final"]
     assert hidden[1]["output_index"] == 0
 
 
 def test_several_turns_are_one_message_with_one_counter() -> None:
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools={"look"})
     run.start()
-    encoder = an_encoder()
+    encoder = make_encoder()
     data = encoder.start()
     for turn in range(2):
         emitter = Emitter(Origin("p", "w", "m"))
@@ -166,47 +166,47 @@ def test_several_turns_are_one_message_with_one_counter() -> None:
         data += encoder.feed(events, NOW + turn)
         if effects and isinstance(effects[0], CallTools):
             data += encoder.feed(run.add_results([ToolReturnPart("look", {"seen": ["sky"]}, "call_1")])[0], NOW + 7)
-    frames = frames_of(data)
-    assert names(frames) == [
+    frames = verified_frames(data)
+    assert frame_types(frames) == [
         "message_started",
         *("reasoning_segment_meta", "reasoning_part_started", "reasoning_part_delta", "reasoning_part_completed"),
         *("tool_call_started", "tool_call_update", "tool_call_update", "tool_result"),
         *("reasoning_segment_meta", "reasoning_part_started", "reasoning_part_delta", "reasoning_part_completed"),
         *("text_delta", "message_final"),
     ]
-    segments = final(frames)["segments"]
+    segments = final_event(frames)["segments"]
     assert [segment["type"] for segment in segments] == ["reasoning", "tool_call", "reasoning", "text"]
     assert [segment.get("sequence_number") for segment in segments] == [0, 2, 3, None]
     assert [segment.get("output_index") for segment in segments] == [0, 1, 2, None]
-    assert final(frames)["timeline"][1] == {
+    assert final_event(frames)["timeline"][1] == {
         "segment_id": segments[1]["id"],
         "started_at": NOW,
         "ended_at": NOW + 7,
     }
 
 
-def test_a_summary_of_ours_is_a_part_to_whoever_reads_summaries() -> None:
+def test_a_generated_summary_is_a_part_for_viewers_of_summaries() -> None:
     events = [event for batch in batches() for event in batch]
     place = next(at for at, event in enumerate(events) if isinstance(event, ItemStartEvent))
     events.insert(place + 1, SummaryEvent(0, "In short."))
-    for reader, texts in (
+    for viewer, texts in (
         (Viewer("summary"), ["In short.", THOUGHT]),
         (Viewer("raw", summaries=True), [THOUGHT, "In short."]),
         (Viewer("raw"), [THOUGHT]),
     ):
-        encoder = an_encoder(view=reader.view)
-        frames = frames_of(encoder.start() + encoder.feed(Redactor(reader).feed(events), NOW))
-        [segment] = [one for one in final(frames)["segments"] if one["type"] == "reasoning"]
+        encoder = make_encoder(view=viewer.view)
+        frames = verified_frames(encoder.start() + encoder.feed(Redactor(viewer).feed(events), NOW))
+        [segment] = [one for one in final_event(frames)["segments"] if one["type"] == "reasoning"]
         assert [part["text"] for part in segment["parts"]] == texts
         assert segment["combined_text"] == "\n\n".join(texts)
         assert [part["summary_index"] for part in segment["parts"]] == list(range(len(texts)))
 
 
-def test_a_question_is_an_event_too() -> None:
-    asked = build_question("evt_7", "chat_1", "Why?\ud800", NOW, ["evt_5", "evt_7"])
-    assert (asked.id, asked.segments[0].text, asked.versions) == ("ask_7", "Why?\ufffd", ["evt_5", "evt_7"])
-    alone = msgspec.to_builtins(build_question("evt_7", "chat_1", "Why?", NOW, ["evt_7"]))
-    assert alone == {
+def test_a_question_is_an_event() -> None:
+    question = build_question("evt_7", "chat_1", "Why?\ud800", NOW, ["evt_5", "evt_7"])
+    assert (question.id, question.segments[0].text, question.versions) == ("ask_7", "Why?\ufffd", ["evt_5", "evt_7"])
+    question_with_one_version = msgspec.to_builtins(build_question("evt_7", "chat_1", "Why?", NOW, ["evt_7"]))
+    assert question_with_one_version == {
         "id": "ask_7",
         "conversation_id": "chat_1",
         "role": "user",

@@ -58,7 +58,7 @@ LOGPROBS: list[dict[str, Any]] = [
 ]
 USAGES = [Usage(), Usage(7, 5), Usage(7, 5, 3, 2, 1, 4, 4), Usage(None, 2)]
 
-says = st.lists(
+step_lists = st.lists(
     st.tuples(
         st.sampled_from(
             [
@@ -73,7 +73,7 @@ says = st.lists(
 )
 turns = st.lists(
     st.tuples(
-        says,
+        step_lists,
         st.sampled_from([None, "stop", "tool_call", "length", "content_filter", "error"]),
         st.sampled_from(USAGES),
     ),
@@ -83,7 +83,7 @@ turns = st.lists(
 causes: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"])
 
 
-def say(emitter: Emitter, what: str, key: int, text: str) -> None:
+def emit_step(emitter: Emitter, what: str, key: int, text: str) -> None:
     match what:
         case "thinking":
             emitter.thinking(("raw", key), text, item=("r", key // 2), form="redacted" if key == 2 else "raw")
@@ -124,7 +124,7 @@ def say(emitter: Emitter, what: str, key: int, text: str) -> None:
             emitter.fail(ErrorInfo("model_error", f"broke: {text}", code="c" if text else None, param=text))
 
 
-def enriched(events: list[Event], seals: int) -> list[Event]:
+def add_seals_and_summaries(events: list[Event], seals: int) -> list[Event]:
     """As whoever enriches a run does: summaries and seals in it. `seals`: 0 none, 1 what is reasoning, 2 everything."""
     out: list[Event] = []
     kind, id = "", None
@@ -147,7 +147,7 @@ def run_of(script: list[Any], cause: Cause, seals: int = 0) -> tuple[list[list[E
     for turn_calls, reason, usage in script:
         emitter = Emitter(ORIGIN)
         for call in turn_calls:
-            say(emitter, *call)
+            emit_step(emitter, *call)
         emitter.usage = usage
         emitter.finish(reason)
         turn_events, effects = run.feed(emitter.end(cause if turn_calls == script[-1][0] else "eof"))
@@ -164,7 +164,7 @@ def run_of(script: list[Any], cause: Cause, seals: int = 0) -> tuple[list[list[E
         ]
         events += run.add_results(results)[0]
     events += run.end(ErrorInfo("timeout", "nobody asked the model again"))
-    return [[event] for event in enriched(events, seals)], run
+    return [[event] for event in add_seals_and_summaries(events, seals)], run
 
 
 def run_events(events: list[ModelEvent]) -> list[Event]:
@@ -174,24 +174,24 @@ def run_events(events: list[ModelEvent]) -> list[Event]:
     return run.feed(events)[0]
 
 
-def an_encoder(**kwargs: Any) -> Encoder:
+def make_encoder(**kwargs: Any) -> Encoder:
     return Encoder(ID, MODEL, NOW, server_tools=SERVER_TOOLS, **kwargs)
 
 
-def encoded(batches: list[list[Event]], **kwargs: Any) -> bytes:
+def encode(batches: list[list[Event]], **kwargs: Any) -> bytes:
     """The whole stream that these batches give."""
-    encoder = an_encoder(**kwargs)
+    encoder = make_encoder(**kwargs)
     return encoder.start() + b"".join(encoder.feed(batch, NOW + 1) for batch in batches)
 
 
-def whole_of(batches: list[list[Event]], **kwargs: Any) -> dict[str, Any]:
+def completion_of(batches: list[list[Event]], **kwargs: Any) -> dict[str, Any]:
     """The completion, as it is sent to who asked for no stream."""
-    encoder = an_encoder(**kwargs)
+    encoder = make_encoder(**kwargs)
     encoder.start()
     for batch in batches:
         encoder.feed(batch, NOW)
-    whole: dict[str, Any] = json.loads(msgspec.json.encode(encoder.completion))
-    return whole
+    completion: dict[str, Any] = json.loads(msgspec.json.encode(encoder.completion))
+    return completion
 
 
 def chunks_of(stream: bytes) -> list[dict[str, Any]]:
@@ -202,14 +202,14 @@ def chunks_of(stream: bytes) -> list[dict[str, Any]]:
     return [json.loads(frame.data) for frame in frames]
 
 
-def joined(chunks: list[dict[str, Any]], field: str) -> str | None:
+def join_deltas(chunks: list[dict[str, Any]], field: str) -> str | None:
     """What the deltas' texts in one field add up to; None if there is none."""
     deltas = [choice["delta"].get(field) for chunk in chunks for choice in chunk.get("choices", [])]
     texts = [delta for delta in deltas if delta is not None]
     return "".join(texts) if texts else None
 
 
-def shown(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """Half a character cannot be shown."""
     return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
 
@@ -222,7 +222,11 @@ def parts_of(messages: list[ModelMessage]) -> list[ModelResponsePart]:
 
 
 def reasoning_of(messages: list[ModelMessage]) -> str | None:
-    texts = [shown(part.content) for part in parts_of(messages) if isinstance(part, ThinkingPart) and part.content]
+    texts = [
+        replace_lone_surrogates(part.content)
+        for part in parts_of(messages)
+        if isinstance(part, ThinkingPart) and part.content
+    ]
     return "\n\n".join(texts) or None
 
 
@@ -234,21 +238,24 @@ def content_of(messages: list[ModelMessage]) -> str | None:
             continue
         for part in message.parts:
             if isinstance(part, TextPart) and part.content:
-                text, apart = text + ("\n\n" if apart and text else "") + shown(part.content), False
+                text, apart = text + ("\n\n" if apart and text else "") + replace_lone_surrogates(part.content), False
     return text or None
 
 
 def refusal_of(messages: list[ModelMessage]) -> str | None:
-    return "".join(shown(part.content) for part in parts_of(messages) if isinstance(part, RefusalPart)) or None
+    return (
+        "".join(replace_lone_surrogates(part.content) for part in parts_of(messages) if isinstance(part, RefusalPart))
+        or None
+    )
 
 
 def calls_of(messages: list[ModelMessage]) -> list[tuple[str, str, str]]:
     """Id, name and arguments of the calls that are left to the caller."""
     return [
         (
-            shown(part.tool_call_id),
-            shown(part.tool_name),
-            shown("" if not part.complete and not part.args else part.args_as_json()),
+            replace_lone_surrogates(part.tool_call_id),
+            replace_lone_surrogates(part.tool_name),
+            replace_lone_surrogates("" if not part.complete and not part.args else part.args_as_json()),
         )
         for part in parts_of(messages)
         if isinstance(part, ToolCallPart) and part.tool_name not in SERVER_TOOLS
@@ -267,7 +274,7 @@ def validator(name: str) -> Any:
     return jsonschema.Draft202012Validator(schema)
 
 
-def errors(name: str, value: Any) -> list[str]:
+def schema_errors(name: str, value: Any) -> list[str]:
     return [f"{name}{error.json_path[1:]}: {error.message}" for error in validator(name).iter_errors(value)]
 
 
@@ -275,27 +282,27 @@ def check_chunks(chunks: list[dict[str, Any]]) -> None:
     """Every chunk is what our schema and the official client say a chunk is."""
     for chunk in chunks:
         if "error" in chunk:
-            assert errors("ErrorBody", chunk) == []
+            assert schema_errors("ErrorBody", chunk) == []
         else:
-            assert errors("ChatCompletionChunk", chunk) == []
+            assert schema_errors("ChatCompletionChunk", chunk) == []
             ChatCompletionChunk.model_validate(chunk)
 
 
-def check_whole(whole: dict[str, Any]) -> None:
-    assert errors("ChatCompletion", whole) == []
-    ChatCompletion.model_validate(whole)
+def check_completion(completion: dict[str, Any]) -> None:
+    assert schema_errors("ChatCompletion", completion) == []
+    ChatCompletion.model_validate(completion)
 
 
-def accumulated(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+def accumulate(chunks: list[dict[str, Any]]) -> dict[str, Any]:
     """What the official client's own accumulation makes of the chunks."""
     state: ChatCompletionStreamState[None] = ChatCompletionStreamState()
     for chunk in chunks:
         for _ in state.handle_chunk(ChatCompletionChunk.model_validate(chunk)):
             pass
-    return same(state.current_completion_snapshot.model_dump(mode="json", warnings=False))
+    return normalize(state.current_completion_snapshot.model_dump(mode="json", warnings=False))
 
 
-def same(completion: dict[str, Any]) -> dict[str, Any]:
+def normalize(completion: dict[str, Any]) -> dict[str, Any]:
     """A completion without what only its being streamed, whole or parsed adds to it."""
     [choice] = completion["choices"]
     message = {name: value for name, value in choice["message"].items() if value is not None and name != "parsed"}
@@ -303,7 +310,7 @@ def same(completion: dict[str, Any]) -> dict[str, Any]:
         call.pop("index", None)
         call["function"].pop("parsed_arguments", None)
     details = [one for one in message.pop("reasoning_details", []) if one["type"] != "reasoning.text"]
-    likely = (choice.get("logprobs") or {}).get("content")
+    logprobs = (choice.get("logprobs") or {}).get("content")
     usage = {name: value for name, value in (completion.get("usage") or {}).items() if value is not None}
     for name in ("prompt_tokens_details", "completion_tokens_details"):
         usage[name] = {key: value for key, value in usage.get(name, {}).items() if value is not None}
@@ -314,14 +321,14 @@ def same(completion: dict[str, Any]) -> dict[str, Any]:
         "finish_reason": choice["finish_reason"],
         "message": message,
         "details": details,
-        "logprobs": likely,
+        "logprobs": logprobs,
         "usage": usage,
     }
 
 
-def given_back(message: dict[str, Any]) -> list[ModelResponsePart]:
+def parts_sent_back(message: dict[str, Any]) -> list[ModelResponsePart]:
     """The parts that the next request holds when its caller sends the message back as it came."""
-    ask = {"role": "user", "content": "Hi"}
-    body = {"messages": [ask, message, ask]}
+    user = {"role": "user", "content": "Hi"}
+    body = {"messages": [user, message, user]}
     messages = parse_request(json.dumps(body).encode()).messages
     return parts_of(messages)

@@ -18,9 +18,9 @@ from pellucid.providers.profiles import builtin_profiles
 from pellucid.providers.wires import WIRES
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.chat_completions.chat_completions_kit import chunks_of, encoded, reasoning_of, run_of
+from tests.chat_completions.chat_completions_kit import chunks_of, encode, reasoning_of, run_of
 
-SAID = [
+STEPS = [
     *[
         ("thinking", 0, "One,"),
         ("thinking", 0, " whole."),
@@ -32,15 +32,15 @@ SAID = [
 ]
 
 
-def test_every_thought_is_read_once_in_its_place() -> None:
+def test_every_thought_is_decoded_once_and_in_order() -> None:
     with Cases() as case:
         for seals in [0, 1, 2]:
             for name in ["openrouter", "deepseek", "vllm", "llama.cpp"]:
                 with case(f"{seals}, {name}"):
                     row = builtin_profiles()[name]
                     origin = Origin(name, row.wire, "m")
-                    batches, run = run_of([(SAID, "tool_call", Usage(9, 8, 7, 6))], "eof", seals)
-                    stream = encoded(batches, include_usage=True)
+                    batches, run = run_of([(STEPS, "tool_call", Usage(9, 8, 7, 6))], "eof", seals)
+                    stream = encode(batches, include_usage=True)
                     decoder = WIRES[row.wire].decoder(row, origin, "text/event-stream")
                     response = fold([*decoder.feed(stream), *decoder.end()]).response
                     assert response is not None
@@ -53,30 +53,30 @@ def test_every_thought_is_read_once_in_its_place() -> None:
                     assert [call.args_as_json() for call in response.tool_calls] == ['{"a":1}']
                     assert response.usage == Usage(9, 8, 7, 6, details=response.usage.details)
                     assert reasoning_of(list(run.messages)) is not None
-                    tokens = [detail["data"] for detail in sealed_in(stream)]
+                    tokens = [detail["data"] for detail in encrypted_details(stream)]
                     assert [
                         part.signature for part in response.parts if isinstance(part, ThinkingPart) and part.signature
                     ] == tokens
 
 
-def test_what_it_sends_back_are_the_same_tokens() -> None:
+def test_the_decoder_sends_back_the_same_tokens() -> None:
     row = builtin_profiles()["openrouter"]
     origin = Origin(row.name, row.wire, "m")
-    stream = encoded(run_of([(SAID, "tool_call", Usage())], "eof", 1)[0])
+    stream = encode(run_of([(STEPS, "tool_call", Usage())], "eof", 1)[0])
     decoder = WIRES[row.wire].decoder(row, origin, "text/event-stream")
     response = fold([*decoder.feed(stream), *decoder.end()]).response
     assert response is not None
     hi = ModelRequest([UserPromptPart("Hi")])
     body = WIRES[row.wire].encode(ModelCall("m", [hi, response]), row, origin)
-    said = parse_request(json.dumps(body).encode()).messages[1]
-    assert isinstance(said, ModelResponse)
-    assert [part for part in said.parts if isinstance(part, SealedPart)] == [
-        SealedPart(detail["data"], detail["id"]) for detail in sealed_in(stream)
+    message = parse_request(json.dumps(body).encode()).messages[1]
+    assert isinstance(message, ModelResponse)
+    assert [part for part in message.parts if isinstance(part, SealedPart)] == [
+        SealedPart(detail["data"], detail["id"]) for detail in encrypted_details(stream)
     ]
-    assert not any(isinstance(part, ThinkingPart) for part in said.parts)
+    assert not any(isinstance(part, ThinkingPart) for part in message.parts)
 
 
-def sealed_in(stream: bytes) -> list[dict[str, str]]:
+def encrypted_details(stream: bytes) -> list[dict[str, str]]:
     deltas = [chunk["choices"][0]["delta"] for chunk in chunks_of(stream) if chunk["choices"]]
     details = [detail for delta in deltas for detail in delta.get("reasoning_details", [])]
     return [detail for detail in details if detail["type"] == "reasoning.encrypted"]

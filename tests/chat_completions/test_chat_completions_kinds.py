@@ -26,10 +26,10 @@ from pellucid.parts import (
 from pellucid.protocols.chat_completions import error_body, status_of
 from pellucid.protocols.chat_completions.verify import verify
 from tests.cases import Cases
-from tests.chat_completions.chat_completions_kit import NOW, an_encoder, check_chunks, chunks_of
+from tests.chat_completions.chat_completions_kit import NOW, check_chunks, chunks_of, make_encoder
 from tests.every_event import a_turn, every_event
 
-SHOWN: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
+EXAMPLES: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
     ThinkingPart: (ThinkingPart("thought", signature="s", provider_name="p"), {"reasoning_content", "reasoning"}),
     TextPart: (TextPart("text"), {"content"}),
     RefusalPart: (RefusalPart("no"), {"refusal"}),
@@ -43,8 +43,8 @@ SHOWN: dict[type[ModelResponsePart], tuple[ModelResponsePart, set[str]]] = {
 }
 
 
-def shown_of(events: list[Event]) -> set[str]:
-    encoder = an_encoder()
+def delta_fields_of(events: list[Event]) -> set[str]:
+    encoder = make_encoder()
     stream = encoder.start() + encoder.feed(events, NOW)
     assert verify(stream) == []
     check_chunks(chunks_of(stream))
@@ -53,22 +53,25 @@ def shown_of(events: list[Event]) -> set[str]:
 
 
 def test_the_table_names_every_kind() -> None:
-    assert set(SHOWN) == set(get_args(ModelResponsePart))
+    assert set(EXAMPLES) == set(get_args(ModelResponsePart))
 
 
-def test_every_part_is_shown_in_its_fields_and_its_seal_in_the_details() -> None:
+def test_every_part_has_its_delta_fields_and_its_seal_is_in_the_details() -> None:
     with Cases() as case:
-        for kind in SHOWN:
+        for kind in EXAMPLES:
             with case(kind.__name__):
-                part, fields = SHOWN[kind]
+                part, fields = EXAMPLES[kind]
                 events = [*a_turn(part), RunEndEvent("completed")]
                 fold(events)
-                assert shown_of(events) == fields
-                assert shown_of([*a_turn(part, "seal"), RunEndEvent("completed")]) == {*fields, "reasoning_details"}
+                assert delta_fields_of(events) == fields
+                assert delta_fields_of([*a_turn(part, "seal"), RunEndEvent("completed")]) == {
+                    *fields,
+                    "reasoning_details",
+                }
 
 
-def test_every_event_has_a_place() -> None:
-    assert shown_of(every_event()) == {"tool_calls"}
+def test_every_event_can_be_encoded() -> None:
+    assert delta_fields_of(every_event()) == {"tool_calls"}
 
 
 def test_every_kind_of_error_has_a_status_and_a_body() -> None:

@@ -17,12 +17,12 @@ TABLE = TABLES["chat_completions"]
 
 def references(value: Any) -> list[str]:
     if isinstance(value, dict):
-        inner = [found for entry in value.values() for found in references(entry)]
+        inner = [ref for entry in value.values() for ref in references(entry)]
         return inner + ([value["$ref"]] if isinstance(value.get("$ref"), str) else [])
-    return [found for entry in value for found in references(entry)] if isinstance(value, list) else []
+    return [ref for entry in value for ref in references(entry)] if isinstance(value, list) else []
 
 
-def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+def test_every_reference_resolves_and_every_schema_is_valid() -> None:
     components = schemas(TABLE)
     for ref in references([build_path_items(TABLE), components]):
         prefix, _, name = ref.rpartition("/")
@@ -33,7 +33,7 @@ def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
     assert json.loads(json.dumps(components)) == components
 
 
-def test_what_two_protocols_name_alike_is_alike() -> None:
+def test_schemas_with_one_name_are_equal_in_all_protocols() -> None:
     ours, theirs = schemas(TABLE), schemas(RESPONSES) | schemas(CONVERSATIONS)
     assert {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]} == set()
     assert ours.keys() & theirs.keys() == {"ErrorBody", "ErrorPayload"}

@@ -38,16 +38,16 @@ def request(**body: Any) -> Request:
     return parse_request(json.dumps({"messages": HI, **body}).encode())
 
 
-def refused(body: Any) -> RequestError:
+def request_error(body: Any) -> RequestError:
     with pytest.raises(RequestError) as wrong:
         parse_request(body if isinstance(body, bytes) else json.dumps({"messages": HI, **body}).encode()).call()
     return wrong.value
 
 
-def assistant(**message: Any) -> list[Any]:
+def assistant_parts(**fields: Any) -> list[Any]:
     """The parts of one assistant's message."""
-    messages = request(messages=[*HI, {"role": "assistant", **message}, *HI]).messages
-    return [part for said in messages if isinstance(said, ModelResponse) for part in said.parts]
+    messages = request(messages=[*HI, {"role": "assistant", **fields}, *HI]).messages
+    return [part for message in messages if isinstance(message, ModelResponse) for part in message.parts]
 
 
 # --- the conversation ----------------------------------------------------------------------------------------------
@@ -102,16 +102,16 @@ def test_every_role_has_its_part() -> None:
     ],
     ids=lambda value: value["type"] if isinstance(value, dict) else "",
 )
-def test_what_a_user_may_say(content: Any, part: Any) -> None:
-    [said] = request(messages=[{"role": "user", "content": [content]}]).messages
-    assert said == ModelRequest([UserPromptPart([part])])
+def test_user_content_of_every_type(content: Any, part: Any) -> None:
+    [message] = request(messages=[{"role": "user", "content": [content]}]).messages
+    assert message == ModelRequest([UserPromptPart([part])])
 
 
 # --- reasoning that comes back -------------------------------------------------------------------------------------
 
 
-def text(said: str, **more: Any) -> dict[str, Any]:
-    return {"type": "reasoning.text", "text": said, **more}
+def text(content: str, **more: Any) -> dict[str, Any]:
+    return {"type": "reasoning.text", "text": content, **more}
 
 
 def token(data: str, id: str | None = None, **more: Any) -> dict[str, Any]:
@@ -130,22 +130,22 @@ def token(data: str, id: str | None = None, **more: Any) -> dict[str, Any]:
         {"reasoning": "Hm.", "reasoning_details": [text("H", index=0), text("m", index=0), text(".", index=0)]},
     ],
 )
-def test_one_thought_however_often_it_is_told(message: Any) -> None:
-    assert assistant(content="a", **message) == [ThinkingPart("Hm."), TextPart("a")]
+def test_reasoning_sent_in_several_fields_is_one_thought(message: Any) -> None:
+    assert assistant_parts(content="a", **message) == [ThinkingPart("Hm."), TextPart("a")]
 
 
-def test_what_only_a_field_holds_is_kept_beside_the_details() -> None:
+def test_reasoning_text_that_no_detail_has_is_a_thought_of_its_own() -> None:
     details = [{"type": "reasoning.summary", "summary": "In short."}]
     thoughts = [ThinkingPart("In short.", form="summary"), ThinkingPart("At length.")]
-    assert assistant(reasoning="In short.\n\nAt length.", reasoning_details=details) == thoughts
-    assert assistant(reasoning_content="At length.", reasoning_details=details) == thoughts
-    assert assistant(reasoning="In short.", reasoning_details=details) == thoughts[:1]
+    assert assistant_parts(reasoning="In short.\n\nAt length.", reasoning_details=details) == thoughts
+    assert assistant_parts(reasoning_content="At length.", reasoning_details=details) == thoughts
+    assert assistant_parts(reasoning="In short.", reasoning_details=details) == thoughts[:1]
 
 
-def test_our_tokens_are_sealed_parts_and_a_thought_is_not_told_beside_its_own() -> None:
+def test_sealed_tokens_are_sealed_parts_and_replace_the_readable_thought() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     details = [token("T1", "rs_1", index=0), token("T2", "msg_2", index=1), token("T3", "fc_3", index=2)]
-    parts = assistant(reasoning="Hm.", content="a", tool_calls=[call], reasoning_details=[text("Hm."), *details])
+    parts = assistant_parts(reasoning="Hm.", content="a", tool_calls=[call], reasoning_details=[text("Hm."), *details])
     assert parts == [
         SealedPart("T1", "rs_1"),
         SealedPart("T2", "msg_2"),
@@ -155,23 +155,23 @@ def test_our_tokens_are_sealed_parts_and_a_thought_is_not_told_beside_its_own() 
     ]
 
 
-def test_the_token_of_a_call_leaves_the_thought_its_text() -> None:
-    parts = assistant(reasoning="Hm.", content="a", reasoning_details=[token("T", "fc_1")])
+def test_the_sealed_token_of_a_call_does_not_replace_the_thought() -> None:
+    parts = assistant_parts(reasoning="Hm.", content="a", reasoning_details=[token("T", "fc_1")])
     assert parts == [ThinkingPart("Hm."), TextPart("a"), SealedPart("T", "fc_1")]
 
 
-def test_a_token_without_its_id_is_taken_for_a_thought_s() -> None:
+def test_a_token_without_an_id_belongs_to_the_thought() -> None:
     detail = {"type": "reasoning.encrypted", "data": "T"}
-    assert assistant(reasoning="Hm.", reasoning_details=[detail]) == [SealedPart("T")]
+    assert assistant_parts(reasoning="Hm.", reasoning_details=[detail]) == [SealedPart("T")]
 
 
-def test_somebody_else_s_encrypted_data_is_refused_and_unknown_details_are_ignored() -> None:
+def test_foreign_encrypted_data_is_refused_and_unknown_details_are_ignored() -> None:
     foreign = token("blob", "rs_1") | {"format": "openai-responses-v1"}
-    error = refused({"messages": [*HI, {"role": "assistant", "reasoning_details": [foreign]}]})
+    error = request_error({"messages": [*HI, {"role": "assistant", "reasoning_details": [foreign]}]})
     assert error.info.param == "messages[1].reasoning_details[0].data"
     assert error.info.code == "invalid_encrypted_content"
     assert "openai-responses-v1" in error.info.message
-    assert assistant(content="a", reasoning_details=[{"type": "reasoning.new", "x": 1}]) == [TextPart("a")]
+    assert assistant_parts(content="a", reasoning_details=[{"type": "reasoning.new", "x": 1}]) == [TextPart("a")]
 
 
 # --- settings ------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ SETTINGS: list[tuple[Any, Any]] = [
 ]
 
 
-def test_settings() -> None:
+def test_settings_are_read() -> None:
     with Cases() as case:
         for body, settings in SETTINGS:
             with case(f"{body}, {settings}"):
@@ -221,25 +221,25 @@ def test_settings() -> None:
         ({"reasoning": {"exclude": False}, "include_reasoning": False}, False),
     ],
 )
-def test_a_caller_may_want_no_reasoning(body: Any, exclude: bool) -> None:
+def test_a_request_can_exclude_reasoning(body: Any, exclude: bool) -> None:
     assert request(**body).view == ("hidden" if exclude else None)
 
 
-def test_how_the_answer_is_to_be_sent() -> None:
+def test_stream_options_are_read() -> None:
     plain = request(model="m")
     assert (plain.model, plain.stream, plain.include_usage, plain.obfuscate, plain.reasoning_fields) == (
         *("m", False, False, False),
         None,
     )
     options = {"include_usage": True, "include_obfuscation": True}
-    asked = request(stream=True, stream_options=options, reasoning_fields="reasoning")
-    assert (asked.model, asked.stream, asked.include_usage, asked.obfuscate, asked.reasoning_fields) == (
+    streamed = request(stream=True, stream_options=options, reasoning_fields="reasoning")
+    assert (streamed.model, streamed.stream, streamed.include_usage, streamed.obfuscate, streamed.reasoning_fields) == (
         *(None, True, True, True),
         "reasoning",
     )
 
 
-def test_forms_of_the_answer() -> None:
+def test_response_formats_are_read() -> None:
     assert request(response_format={"type": "text"}).call().output == OutputFormat()
     assert request(response_format={"type": "json_object"}).call().output == OutputFormat("json_object")
     form = {"name": "n", "schema": {"type": "object"}, "strict": True, "description": "d"}
@@ -259,16 +259,16 @@ def test_tools_and_every_choice() -> None:
     tools = [tool("f", description="d", parameters={"type": "object"}, strict=True), tool("g")]
     f, g = ToolDefinition("f", {"type": "object"}, "d", True), ToolDefinition("g")
 
-    def chosen(choice: Any) -> Any:
+    def parse_choice(choice: Any) -> Any:
         call = request(tools=tools, tool_choice=choice).call()
         return call.tools, call.tool_choice
 
-    assert chosen(None) == chosen("auto") == ((f, g), ToolChoice())
-    assert chosen("none") == ((f, g), ToolChoice("none"))
-    assert chosen("required") == ((f, g), ToolChoice("required"))
-    assert chosen(tool("g")) == ((f, g), ToolChoice("required", ("g",)))
+    assert parse_choice(None) == parse_choice("auto") == ((f, g), ToolChoice())
+    assert parse_choice("none") == ((f, g), ToolChoice("none"))
+    assert parse_choice("required") == ((f, g), ToolChoice("required"))
+    assert parse_choice(tool("g")) == ((f, g), ToolChoice("required", ("g",)))
     allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [tool("g")]}}
-    assert chosen(allowed) == ((g,), ToolChoice("required"))
+    assert parse_choice(allowed) == ((g,), ToolChoice("required"))
     assert request(tools=tools, parallel_tool_calls=False).call().settings == {"parallel_tool_calls": False}
 
 
@@ -358,22 +358,22 @@ WRONG: list[tuple[Any, str | None, str]] = [
 ]
 
 
-def test_what_is_wrong_is_named() -> None:
+def test_an_error_names_its_location() -> None:
     with Cases() as case:
         for body, param, code in WRONG:
             with case(f"{body}, {param}, {code}"):
-                info = refused(body).info
+                info = request_error(body).info
                 assert (info.param, info.code) == (param, code)
                 if param is not None:
                     assert info.message.startswith(f"{param}: ")
 
 
-def test_what_would_be_right_is_said_of_what_is_wrong_there() -> None:
+def test_an_error_lists_the_accepted_content_types() -> None:
     content = [{"type": "text", "text": "a"}, {"type": "pic"}]
     assert "'text', 'image_url', 'video_url', 'input_audio', 'file'" in str(
-        refused({"messages": [{"role": "user", "content": content}]})
+        request_error({"messages": [{"role": "user", "content": content}]})
     )
-    assert "'text', 'refusal'" in str(refused({"messages": [{"role": "assistant", "content": content}]}))
+    assert "'text', 'refusal'" in str(request_error({"messages": [{"role": "assistant", "content": content}]}))
 
 
 json_values = st.recursive(
@@ -404,6 +404,6 @@ def test_any_body_is_a_request_or_an_error(body: Any) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["content", "reasoning", "reasoning_details", "tool_calls"]), json_values))
-def test_any_message_is_taken_or_refused_by_its_path(message: Any) -> None:
+def test_any_message_is_parsed_or_refused_with_its_path(message: Any) -> None:
     error = error_of({"messages": [*HI, {"role": "assistant", **message}]})
     assert error is None or (error.info.param or "").startswith("messages[1]")

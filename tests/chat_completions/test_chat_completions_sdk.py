@@ -16,7 +16,7 @@ from pellucid.errors import RequestError
 from pellucid.parts import SealedPart, TextPart, ThinkingPart, ToolCallPart, Usage
 from pellucid.protocols.chat_completions import Encoder, Request, error_body, parse_request, status_of
 from tests.cases import Cases
-from tests.chat_completions.chat_completions_kit import NOW, given_back, run_of, same
+from tests.chat_completions.chat_completions_kit import NOW, normalize, parts_sent_back, run_of
 from tests.waiting import wait_until
 
 CITED = [("cite", 0, "see")]
@@ -62,12 +62,12 @@ class App:
         try:
             request = parse_request(body)
         except RequestError as error:
-            await self._whole(send, status_of(error.info), error_body(error.info))
+            await self._send_json(send, status_of(error.info), error_body(error.info))
             return
         self.requests.append(request)
         name, _, seals = (request.model or "").partition("/")
-        said, reason = SCRIPTS[name]
-        batches, _ = run_of([(said, reason, Usage(9, 8, 7, 6))], "eof", int(seals or 0))
+        steps, reason = SCRIPTS[name]
+        batches, _ = run_of([(steps, reason, Usage(9, 8, 7, 6))], "eof", int(seals or 0))
         encoder = Encoder(
             "chatcmpl_1", name, NOW, request.reasoning_fields or "both", include_usage=request.include_usage
         )
@@ -75,9 +75,9 @@ class App:
             for batch in batches:
                 encoder.feed(batch, NOW)
             if encoder.error is not None:
-                await self._whole(send, status_of(encoder.error), error_body(encoder.error))
+                await self._send_json(send, status_of(encoder.error), error_body(encoder.error))
             else:
-                await self._whole(send, 200, encoder.completion)
+                await self._send_json(send, 200, encoder.completion)
             return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         pieces = [encoder.start(), *(encoder.feed(batch, NOW) for batch in batches)]
@@ -85,14 +85,14 @@ class App:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
-    async def _whole(self, send: Any, status: int, value: Any) -> None:
+    async def _send_json(self, send: Any, status: int, value: Any) -> None:
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": msgspec.json.encode(value)})
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[str, App]]:
+def endpoint() -> Iterator[tuple[str, App]]:
     app = App()
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -106,26 +106,28 @@ def served() -> Iterator[tuple[str, App]]:
 
 
 @pytest.fixture
-def client(served: tuple[str, App]) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=served[0], api_key="any", max_retries=0) as made:
+def client(endpoint: tuple[str, App]) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=endpoint[0], api_key="any", max_retries=0) as made:
         yield made
 
 
-TOLD = [name for name in SCRIPTS if name != "breaks"]
+COMPLETING = [name for name in SCRIPTS if name != "breaks"]
 
 
-def test_the_helper_adds_a_stream_up_to_the_whole_completion(client: openai.OpenAI) -> None:
+def test_the_stream_helper_accumulates_the_whole_completion(client: openai.OpenAI) -> None:
     with Cases() as case:
         for seals in [0, 1, 2]:
-            for name in TOLD:
+            for name in COMPLETING:
                 with case(f"{seals}, {name}"):
                     model = f"{name}/{seals}"
                     whole = client.chat.completions.create(model=model, messages=ASK)
                     options: Any = {"include_usage": True}
                     with client.chat.completions.stream(model=model, messages=ASK, stream_options=options) as stream:
                         kinds = [event.type for event in stream]
-                        added_up = stream.current_completion_snapshot
-                    assert same(added_up.model_dump(mode="json", warnings=False)) == same(whole.model_dump(mode="json"))
+                        accumulated = stream.current_completion_snapshot
+                    assert normalize(accumulated.model_dump(mode="json", warnings=False)) == normalize(
+                        whole.model_dump(mode="json")
+                    )
                     assert kinds.count("tool_calls.function.arguments.done") == len(
                         whole.choices[0].message.tool_calls or []
                     )
@@ -134,7 +136,7 @@ def test_the_helper_adds_a_stream_up_to_the_whole_completion(client: openai.Open
                     assert whole.usage.completion_tokens_details.reasoning_tokens == 7
 
 
-def test_the_stream_by_hand(client: openai.OpenAI) -> None:
+def test_the_deltas_of_a_raw_stream_add_up_to_the_answer(client: openai.OpenAI) -> None:
     stream = client.chat.completions.create(model="thinks", messages=ASK, stream=True)
     deltas = [chunk.choices[0].delta for chunk in stream]
     assert deltas[0].role == "assistant"
@@ -144,14 +146,16 @@ def test_the_stream_by_hand(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize("fields", ["reasoning", "reasoning_content"])
-def test_one_field_for_a_client_that_would_show_both(client: openai.OpenAI, fields: str) -> None:
+def test_reasoning_fields_selects_one_field(client: openai.OpenAI, fields: str) -> None:
     completion = client.chat.completions.create(model="thinks", messages=ASK, extra_body={"reasoning_fields": fields})
     message = completion.choices[0].message.model_dump(exclude_none=True)
     assert {name for name in message if name.startswith("reasoning")} == {fields}
 
 
-@pytest.mark.parametrize("name", TOLD)
-def test_what_the_client_sends_back_is_what_was_said(client: openai.OpenAI, served: Any, name: str) -> None:
+@pytest.mark.parametrize("name", COMPLETING)
+def test_a_message_that_the_client_sends_back_is_parsed_to_the_same_parts(
+    client: openai.OpenAI, endpoint: Any, name: str
+) -> None:
     """As applications do it: the message is dumped and appended."""
     for seals in (0, 1):
         first = client.chat.completions.create(model=f"{name}/{seals}", messages=ASK)
@@ -160,18 +164,18 @@ def test_what_the_client_sends_back_is_what_was_said(client: openai.OpenAI, serv
             {"role": "tool", "tool_call_id": call.id, "content": "rain"} for call in message.tool_calls or []
         ]
         client.chat.completions.create(model="thinks", messages=[*ASK, message, *results, *ASK])
-        said = [part for m in served[1].requests[-1].messages if m.kind == "response" for part in m.parts]
-        assert said == given_back(message.model_dump(exclude_none=True))
-        kinds = {type(part) for part in said}
+        parts = [part for m in endpoint[1].requests[-1].messages if m.kind == "response" for part in m.parts]
+        assert parts == parts_sent_back(message.model_dump(exclude_none=True))
+        kinds = {type(part) for part in parts}
         assert (SealedPart in kinds) == (seals == 1 and hasattr(message, "reasoning"))
         assert (ThinkingPart in kinds) == (seals == 0 and hasattr(message, "reasoning"))
-        assert [part.tool_call_id for part in said if isinstance(part, ToolCallPart)] == [
+        assert [part.tool_call_id for part in parts if isinstance(part, ToolCallPart)] == [
             call.id for call in message.tool_calls or []
         ]
-        assert "".join(part.content for part in said if isinstance(part, TextPart)) == (message.content or "")
+        assert "".join(part.content for part in parts if isinstance(part, TextPart)) == (message.content or "")
 
 
-def test_a_stream_that_fails_raises_what_the_model_s_side_said(client: openai.OpenAI) -> None:
+def test_a_failed_stream_raises_the_upstream_error(client: openai.OpenAI) -> None:
     seen = []
     with pytest.raises(openai.APIError, match="broke: out of memory") as failed:  # noqa: PT012
         for chunk in client.chat.completions.create(model="breaks", messages=ASK, stream=True):
@@ -183,13 +187,13 @@ def test_a_stream_that_fails_raises_what_the_model_s_side_said(client: openai.Op
     assert whole.value.status_code == 502
 
 
-def test_what_is_wrong_is_the_client_s_own_error(client: openai.OpenAI) -> None:
+def test_a_bad_request_raises_the_client_s_error(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as wrong:
         client.chat.completions.create(model="thinks", messages=ASK, n=2)
     assert (wrong.value.param, wrong.value.code) == ("n", "unsupported_parameter")
 
 
-def test_an_answer_that_was_cut_is_not_parsed(client: openai.OpenAI) -> None:
+def test_a_truncated_completion_is_not_parsed(client: openai.OpenAI) -> None:
     with (
         pytest.raises(openai.LengthFinishReasonError),
         client.chat.completions.stream(model="is cut", messages=ASK) as stream,
@@ -197,9 +201,9 @@ def test_an_answer_that_was_cut_is_not_parsed(client: openai.OpenAI) -> None:
         stream.get_final_completion()
 
 
-def test_async(served: tuple[str, App]) -> None:
+def test_the_async_client_accumulates_a_stream(endpoint: tuple[str, App]) -> None:
     async def main() -> str:
-        async with openai.AsyncOpenAI(base_url=served[0], api_key="any", max_retries=0) as client:
+        async with openai.AsyncOpenAI(base_url=endpoint[0], api_key="any", max_retries=0) as client:
             async with client.chat.completions.stream(model="calls", messages=ASK) as stream:
                 final = await stream.get_final_completion()
             [call] = final.choices[0].message.tool_calls or []

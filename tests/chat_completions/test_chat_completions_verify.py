@@ -11,28 +11,28 @@ from hypothesis import strategies as st
 from pellucid.parts import Usage
 from pellucid.protocols.chat_completions.verify import verify
 from tests.cases import Cases
-from tests.chat_completions.chat_completions_kit import chunks_of, encoded, run_of
+from tests.chat_completions.chat_completions_kit import chunks_of, encode, run_of
 
-SAID = [
+STEPS = [
     *[("summary", 0, "a"), ("close", 0, ""), ("thinking", 0, "b"), ("text", 0, "c"), ("cite", 0, "d")],
     *[("call", 1, ""), ("args", 1, '{"a":'), ("args", 1, "1}")],
 ]
-STREAM = encoded(run_of([(SAID, "tool_call", Usage(1, 2))], "eof", 1)[0], include_usage=True)
+STREAM = encode(run_of([(STEPS, "tool_call", Usage(1, 2))], "eof", 1)[0], include_usage=True)
 CHUNKS = chunks_of(STREAM)
 
 
-def at(field: str, which: int = 0) -> int:
+def index_of(field: str, which: int = 0) -> int:
     """The place of the chunk that has that field in its delta."""
     places = [n for n, one in enumerate(CHUNKS) if one["choices"] and field in one["choices"][0]["delta"]]
     return places[which]
 
 
 def delta(chunks: list[Any], field: str, which: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = chunks[at(field, which)]["choices"][0]["delta"]
-    return found
+    fields: dict[str, Any] = chunks[index_of(field, which)]["choices"][0]["delta"]
+    return fields
 
 
-def moved(chunks: list[Any], place: int, to: int) -> None:
+def move(chunks: list[Any], place: int, to: int) -> None:
     chunks.insert(to, chunks.pop(place))
 
 
@@ -46,8 +46,8 @@ BREAKS: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
     "a second role": ("life", lambda c: delta(c, "content", 1).update(role="assistant")),
     "no finish": ("life", lambda c: c.pop(FINISH)),
     "two finishes": ("life", lambda c: c.insert(FINISH, c[FINISH])),
-    "text after the finish": ("life", lambda c: moved(c, at("content", 1), FINISH)),
-    "usage too early": ("life", lambda c: moved(c, FINISH + 1, 1)),
+    "text after the finish": ("life", lambda c: move(c, index_of("content", 1), FINISH)),
+    "usage too early": ("life", lambda c: move(c, FINISH + 1, 1)),
     "something after the usage": ("life", lambda c: c.append(c[1])),
     "an error after the finish": ("life", lambda c: c.insert(FINISH + 1, ERROR)),
     "something after an error": ("life", lambda c: c.insert(3, ERROR)),
@@ -70,33 +70,36 @@ BREAKS: dict[str, tuple[str, Callable[[list[Any]], Any]]] = {
         "detail",
         lambda c: delta(c, "reasoning_details")["reasoning_details"][0].update(index=4),
     ),
-    "a detail twice": ("detail", lambda c: c.insert(at("reasoning_details", -1), c[at("reasoning_details", -1)])),
+    "a detail twice": (
+        "detail",
+        lambda c: c.insert(index_of("reasoning_details", -1), c[index_of("reasoning_details", -1)]),
+    ),
     "an empty detail": (
         "detail",
         lambda c: delta(c, "reasoning_details", -1)["reasoning_details"][0].update(data=""),
     ),
-    "citations too early": ("late", lambda c: moved(c, at("annotations"), 2)),
+    "citations too early": ("late", lambda c: move(c, index_of("annotations"), 2)),
 }
 
 
-def written(chunks: list[Any]) -> bytes:
+def write_stream(chunks: list[Any]) -> bytes:
     return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
 
 
 def test_the_stream_itself_is_legal() -> None:
     assert verify(STREAM) == []
-    assert verify(written(CHUNKS)) == []
-    assert verify(written([*CHUNKS[:FINISH], ERROR])) == []
+    assert verify(write_stream(CHUNKS)) == []
+    assert verify(write_stream([*CHUNKS[:FINISH], ERROR])) == []
 
 
-def test_what_is_broken_is_found() -> None:
+def test_each_broken_rule_is_found() -> None:
     with Cases() as case:
         for name in BREAKS:
             with case(name):
                 rule, break_it = BREAKS[name]
                 chunks = json.loads(json.dumps(CHUNKS))
                 break_it(chunks)
-                assert rule in {broken.partition(":")[0] for broken in verify(written(chunks))}
+                assert rule in {broken.partition(":")[0] for broken in verify(write_stream(chunks))}
 
 
 @pytest.mark.parametrize(
@@ -110,11 +113,11 @@ def test_what_is_broken_is_found() -> None:
         STREAM.replace(b"data: {", b"data: [{", 1),
     ],
 )
-def test_framing(stream: bytes) -> None:
+def test_wrong_framing_is_found(stream: bytes) -> None:
     assert verify(stream)
 
 
 @given(st.binary())
-def test_any_bytes_are_judged(body: bytes) -> None:
+def test_any_bytes_break_a_rule_and_never_raise(body: bytes) -> None:
     assert verify(body)
     assert verify(b"data: %b\n\n" % body)

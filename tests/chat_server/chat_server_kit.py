@@ -19,7 +19,7 @@ class Frame(NamedTuple):
     data: dict[str, Any]
 
 
-def frames(body: bytes) -> list[Frame]:
+def parse_frames(body: bytes) -> list[Frame]:
     """The frames of a stream (or of what is left of one), each in the one form that there is; without comments."""
     out: list[Frame] = []
     for block in body.decode().split("\n\n")[:-1]:
@@ -35,19 +35,19 @@ def frames(body: bytes) -> list[Frame]:
     return out
 
 
-def whole(body: bytes) -> list[Frame]:
+def complete_frames(body: bytes) -> list[Frame]:
     """The frames of a whole message that is legal."""
-    found = frames(body)
-    assert found[0].id == 0
-    names = [frame.name for frame in found]
+    parsed = parse_frames(body)
+    assert parsed[0].id == 0
+    names = [frame.name for frame in parsed]
     assert names[0] == "message_started", names
     assert names.count("message_started") == 1
     assert names[-1] in ENDS, names
     assert names.count("message_final") == (names[-1] == "message_final")
-    event = found[0].data["event_id"]
-    assert all(frame.data["event_id"] == event for frame in found if "event_id" in frame.data)
+    event = parsed[0].data["event_id"]
+    assert all(frame.data["event_id"] == event for frame in parsed if "event_id" in frame.data)
     open_parts: set[Any] = set()
-    for frame in found:
+    for frame in parsed:
         if frame.name.startswith("reasoning_part_"):
             part = frame.data["segment_id"], frame.data["summary_index"]
             if frame.name == "reasoning_part_started":
@@ -58,12 +58,12 @@ def whole(body: bytes) -> list[Frame]:
             if frame.name == "reasoning_part_completed":
                 open_parts.remove(part)
     assert not open_parts
-    return found
+    return parsed
 
 
-def final(body: bytes) -> dict[str, Any]:
+def final_event(body: bytes) -> dict[str, Any]:
     """The canonical event that the stream ends with."""
-    last = whole(body)[-1]
+    last = complete_frames(body)[-1]
     assert last.name == "message_final", last
     event: dict[str, Any] = last.data["event"]
     return event
@@ -74,29 +74,29 @@ def text_of(event: dict[str, Any], type: str = "text") -> str:
     return "".join(segment[key] for segment in event["segments"] if segment["type"] == type)
 
 
-class Chatter:
+class ChatClient:
     """Whoever holds one key; with none, whoever asks from this machine."""
 
     def __init__(self, gateway: Gateway, key: str | None = None) -> None:
         self.gateway = gateway
         self.headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
 
-    def do(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+    def send_request(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         head = {"Content-Type": "application/json", **self.headers, **headers}
         return self.gateway.request(method, path, data, head, 60)
 
-    def asks(self, model: str | None = None, text: str = "Why?", **more: Any) -> Reply:
+    def post_question(self, model: str | None = None, text: str = "Why?", **more: Any) -> Reply:
         """The whole stream, or what was refused."""
         named = {} if model is None else {"model": model if ":" in model else f"vllm:{model}"}
-        return self.do("POST", "/api/chat", {"text": text, **named, **more})
+        return self.send_request("POST", "/api/chat", {"text": text, **named, **more})
 
     def ask(self, model: str | None = None, text: str = "Why?", **more: Any) -> dict[str, Any]:
         """The canonical event of the answer."""
-        reply = self.asks(model, text, **more)
+        reply = self.post_question(model, text, **more)
         assert reply.status == 200, reply.body
         assert reply.headers["content-type"].startswith("text/event-stream")
-        return final(reply.body)
+        return final_event(reply.body)
 
     def begin(self, model: str, text: str = "Why?", **more: Any) -> Stream:
         """A stream, begun."""
@@ -107,30 +107,30 @@ class Chatter:
         return self._stream("GET", f"/api/chat/{event_id}{query}", b"", **headers)
 
     def read(self, event_id: str, query: str = "", **headers: str) -> Reply:
-        return self.do("GET", f"/api/chat/{event_id}{query}", None, **headers)
+        return self.send_request("GET", f"/api/chat/{event_id}{query}", None, **headers)
 
     def cancel(self, event_id: str) -> Reply:
-        return self.do("POST", f"/api/chat/{event_id}/cancel")
+        return self.send_request("POST", f"/api/chat/{event_id}/cancel")
 
-    def chats(self, query: str = "") -> Any:
+    def list_conversations(self, query: str = "") -> Any:
         return self._json("GET", f"/api/conversations{query}")
 
     def open(self, id: str, query: str = "") -> Any:
         return self._json("GET", f"/api/conversations/{id}{query}")
 
     def change(self, id: str, **fields: Any) -> Reply:
-        return self.do("PATCH", f"/api/conversations/{id}", fields)
+        return self.send_request("PATCH", f"/api/conversations/{id}", fields)
 
     def delete(self, id: str) -> Reply:
-        return self.do("DELETE", f"/api/conversations/{id}")
+        return self.send_request("DELETE", f"/api/conversations/{id}")
 
-    def until_over(self, id: str) -> Any:
+    def wait_until_idle(self, id: str) -> Any:
         """Ask again and again until nothing is under way in the conversation."""
         wait_until(lambda: self.open(id)["active"] is None)
         return self.open(id)
 
     def _json(self, method: str, path: str) -> Any:
-        reply = self.do(method, path)
+        reply = self.send_request(method, path)
         assert reply.status == 200, reply.body
         return reply.json
 
@@ -144,7 +144,7 @@ class Chatter:
         return Stream(sock, response)
 
 
-def refused(reply: Reply, status: int) -> tuple[str, str | None, str]:
+def error_of(reply: Reply, status: int) -> tuple[str, str | None, str]:
     """Code, place and words of what was refused before a stream began."""
     assert reply.status == status, (reply.status, reply.body)
     [(name, error)] = reply.json.items()
@@ -154,19 +154,21 @@ def refused(reply: Reply, status: int) -> tuple[str, str | None, str]:
     return error["code"], error.get("param"), error["message"]
 
 
-def event_id(stream: Stream) -> str:
+def read_event_id(stream: Stream) -> str:
     """Of a stream that was begun."""
     stream.until("event: message_started")
     stream.until("\n\n")
-    id: str = frames(stream.seen[: stream.seen.index(b"\n\n", stream.seen.index(b"id: 0")) + 2])[0].data["event_id"]
-    return id
+    result: str = parse_frames(stream.seen[: stream.seen.index(b"\n\n", stream.seen.index(b"id: 0")) + 2])[0].data[
+        "event_id"
+    ]
+    return result
 
 
-def texts(event: dict[str, Any]) -> list[tuple[str, str]]:
+def segment_texts(event: dict[str, Any]) -> list[tuple[str, str]]:
     """What the segments are, for short."""
     return [(segment["type"], segment.get("combined_text", segment.get("text", ""))) for segment in event["segments"]]
 
 
-def spoken(opened: Any) -> list[tuple[str, str, str]]:
+def transcript(opened: Any) -> list[tuple[str, str, str]]:
     """Who said what in a conversation, and how that ended."""
     return [(event["role"], text_of(event), event["status"]) for event in opened["events"]]

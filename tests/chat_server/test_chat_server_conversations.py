@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from pellucid.server.chat.conversations import AUTO_TITLE_CHARACTERS, title_of
-from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, spoken, text_of, texts, whole
+from tests.chat_server.chat_server_kit import (
+    ChatClient,
+    complete_frames,
+    error_of,
+    final_event,
+    parse_frames,
+    read_event_id,
+    segment_texts,
+    text_of,
+    transcript,
+)
 from tests.scripted import Call, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.seal_kit import MORE, name_of, plays, sent
@@ -18,34 +28,34 @@ from tests.server.seal_kit import serving as serving_every_wire
 from tests.server.state_kit import breaks, brief, calls, config_of, hangs, upstream_saw
 from tests.waiting import LIMIT_SECONDS
 
-THINKS = say("Let me see.", "It is 42.")
+ANSWERS = say("Let me see.", "It is 42.")
 LAST = "It is 42. "
 
 
 # --- what goes back ---------------------------------------------------------------------------------------------------
 
 
-def test_the_reasoning_goes_back_as_its_provider_wants_it(gateway: Served, upstream: Upstream) -> None:
-    me = Chatter(gateway)
+def test_reasoning_goes_back_in_the_form_that_its_provider_accepts(gateway: Served, upstream: Upstream) -> None:
+    me = ChatClient(gateway)
     for provider, thought in (("vllm", "Let me see. "), ("deepseek", None)):
-        name = upstream.plays(calls("look_up"), THINKS)
+        name = upstream.plays(calls("look_up"), ANSWERS)
         chat = me.ask(f"{provider}:{name}")["conversation_id"]
         me.ask(f"{provider}:{name}", "And?", conversation_id=chat)
-        told = brief(upstream_saw(upstream, name))
-        assert told[0] == ("user", "Why?")
-        assert told[1][1][2:] == ("look_up",)
-        assert told[2][1][1] == "moss is a word"
-        assert told[3][1][1] == LAST
-        assert told[-1] == ("user", "And?")
+        history = brief(upstream_saw(upstream, name))
+        assert history[0] == ("user", "Why?")
+        assert history[1][1][2:] == ("look_up",)
+        assert history[2][1][1] == "moss is a word"
+        assert history[3][1][1] == LAST
+        assert history[-1] == ("user", "And?")
         if provider == "vllm":
-            assert told[3][1][0] == thought
+            assert history[3][1][0] == thought
 
 
-def test_signatures_go_back_to_whom_they_came_from(upstream: Upstream) -> None:
+def test_signatures_go_back_to_the_provider_that_made_them(upstream: Upstream) -> None:
     """Thoughts between searches, signed; what was found, encrypted: all of it in its place."""
     [canary] = MORE
     with serving_every_wire(every_wire(upstream)) as running:
-        me, name = Chatter(running), name_of(upstream, canary, plays(canary))
+        me, name = ChatClient(running), name_of(upstream, canary, plays(canary))
         event = me.ask(name)
         assert [segment["type"] for segment in event["segments"]] == [
             "reasoning",
@@ -66,7 +76,7 @@ def test_signatures_go_back_to_whom_they_came_from(upstream: Upstream) -> None:
         ]
 
 
-async def thinks_alone(call: Call) -> None:
+async def breaks_after_thinking(call: Call) -> None:
     """It is cut off before it said a word."""
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
@@ -78,19 +88,19 @@ async def refuses(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [breaks, thinks_alone, refuses, calls("nobody_is_called_so")], ids=lambda one: one.__name__
+    "script", [breaks, breaks_after_thinking, refuses, calls("nobody_is_called_so")], ids=lambda one: one.__name__
 )
 def test_a_turn_that_failed_does_not_break_the_next(gateway: Served, upstream: Upstream, script: Any) -> None:
-    me = Chatter(gateway)
-    name = upstream.plays(script, THINKS)
+    me = ChatClient(gateway)
+    name = upstream.plays(script, ANSWERS)
     chat = me.ask(name)["conversation_id"]
     answer = me.ask(name, "And?", conversation_id=chat)
     assert (answer["status"], text_of(answer)) == ("completed", LAST)
-    told = brief(upstream_saw(upstream, name))
-    assert told[0][0] == "user"
-    assert told[0][1].startswith("Why?")
-    assert told[-1][0] == "user"
-    assert told[-1][1].endswith("And?")
+    history = brief(upstream_saw(upstream, name))
+    assert history[0][0] == "user"
+    assert history[0][1].startswith("Why?")
+    assert history[-1][0] == "user"
+    assert history[-1][1].endswith("And?")
     # A thought that was cut off is not a fact about the model's mind; one that was whole goes back.
     assert ("Hm." in json.dumps(upstream.calls(name)[-1].body)) is (script is breaks)
 
@@ -110,21 +120,21 @@ def test_a_turn_that_was_stopped_does_not_break_the_next(upstream: Upstream) -> 
 
     [canary] = MORE
     with serving_every_wire(every_wire(upstream)) as running:
-        me, name = Chatter(running), name_of(upstream, canary, thinking, plays(canary))
+        me, name = ChatClient(running), name_of(upstream, canary, thinking, plays(canary))
         with me.begin(name) as stream:
             stream.until("Hm.")
-            me.cancel(event_id(stream))
-            event = final(stream.rest())
-        assert (event["status"], texts(event)) == ("cancelled", [("reasoning", "Hm.")])
+            me.cancel(read_event_id(stream))
+            event = final_event(stream.rest())
+        assert (event["status"], segment_texts(event)) == ("cancelled", [("reasoning", "Hm.")])
         assert me.ask(name, "And?", conversation_id=event["conversation_id"])["status"] == "completed"
         [message] = sent(upstream, name)[-1]["messages"]
         assert [block["text"] for block in message["content"]] == ["Why?", "And?"]
 
 
-def test_another_model_goes_on(gateway: Served, upstream: Upstream) -> None:
-    me = Chatter(gateway)
-    chat = me.ask(upstream.plays(THINKS))["conversation_id"]
-    other = upstream.plays(THINKS)
+def test_another_model_can_continue_a_conversation(gateway: Served, upstream: Upstream) -> None:
+    me = ChatClient(gateway)
+    chat = me.ask(upstream.plays(ANSWERS))["conversation_id"]
+    other = upstream.plays(ANSWERS)
     answer = me.ask(f"deepseek:{other}", "And?", conversation_id=chat)
     assert answer["model"] == f"deepseek:{other}"
     assert [who for who, _ in brief(upstream_saw(upstream, other))] == ["user", "assistant", "user"]
@@ -137,48 +147,48 @@ def test_another_model_goes_on(gateway: Served, upstream: Upstream) -> None:
 @pytest.fixture
 def mine(upstream: Upstream) -> Any:
     with serve(config_of(upstream)) as running:
-        yield Chatter(running)
+        yield ChatClient(running)
 
 
-def test_they_are_listed_newest_first_and_by_pages(mine: Chatter, upstream: Upstream) -> None:
-    name = upstream.plays(THINKS)
+def test_conversations_are_listed_newest_first_and_in_pages(mine: ChatClient, upstream: Upstream) -> None:
+    name = upstream.plays(ANSWERS)
     made = [mine.ask(name, f"Question {number}")["conversation_id"] for number in range(5)]
     mine.ask(name, "More", conversation_id=made[0])
     order = [made[0], *reversed(made[1:])]
-    page = mine.chats()
+    page = mine.list_conversations()
     assert [one["id"] for one in page["data"]] == order
     assert page["data"][0]["title"] == "Question 0"
     assert page["data"][0]["created_at"] < page["data"][0]["updated_at"] <= time.time() * 1000
     assert set(page["data"][0]) == {"id", "title", "created_at", "updated_at"}
-    found: list[str] = []
+    ids: list[str] = []
     after = ""
     while True:
-        page = mine.chats(f"?limit=2{after}")
-        found += [one["id"] for one in page["data"]]
+        page = mine.list_conversations(f"?limit=2{after}")
+        ids += [one["id"] for one in page["data"]]
         if not page["has_more"]:
             break
         after = f"&after={page['last_id']}"
-    assert found == order
+    assert ids == order
 
 
-def test_search_finds_titles_questions_and_answers_and_no_thoughts(mine: Chatter, upstream: Upstream) -> None:
+def test_search_finds_titles_questions_and_answers_but_no_thoughts(mine: ChatClient, upstream: Upstream) -> None:
     name = upstream.plays(say("A secret thought.", "The ANSWER is 量子, שלום."))
     chat = mine.ask(name, "Where is the Straße?")["conversation_id"]
-    mine.ask(upstream.plays(THINKS), "Something else")
+    mine.ask(upstream.plays(ANSWERS), "Something else")
     from urllib.parse import quote
 
     for query in ("straße", "swer is", "量子", "שלום", "Where is"):
-        [one] = mine.chats(f"?q={quote(query)}")["data"]
+        [one] = mine.list_conversations(f"?q={quote(query)}")["data"]
         assert one["id"] == chat
         assert "secret" not in one.get("snippet", "")
-    assert mine.chats("?q=secret")["data"] == []
-    assert mine.chats(f"?q={quote('%_')}")["data"] == []
+    assert mine.list_conversations("?q=secret")["data"] == []
+    assert mine.list_conversations(f"?q={quote('%_')}")["data"] == []
     assert mine.change(chat, title="Of moss").status == 200
-    assert [one["title"] for one in mine.chats("?q=moss")["data"]] == ["Of moss"]
+    assert [one["title"] for one in mine.list_conversations("?q=moss")["data"]] == ["Of moss"]
 
 
-def test_a_chat_is_opened_named_and_taken_away(mine: Chatter, upstream: Upstream) -> None:
-    name = upstream.plays(calls("look_up"), THINKS)
+def test_a_conversation_can_be_opened_renamed_and_deleted(mine: ChatClient, upstream: Upstream) -> None:
+    name = upstream.plays(calls("look_up"), ANSWERS)
     first = mine.ask(name, "One?")
     second = mine.ask(name, "Two?", conversation_id=first["conversation_id"])
     chat = first["conversation_id"]
@@ -188,7 +198,7 @@ def test_a_chat_is_opened_named_and_taken_away(mine: Chatter, upstream: Upstream
     question = opened["events"][0]
     assert set(question) == {"id", "conversation_id", "role", "created_at", "status", "segments"}
     assert question["id"] == first["id"].replace("evt_", "ask_")
-    assert spoken(opened)[0] == ("user", "One?", "completed")
+    assert transcript(opened)[0] == ("user", "One?", "completed")
     reply = mine.change(chat, title="  A better\n name ")
     assert (reply.status, reply.json["title"]) == (200, "A better name")
     assert mine.open(chat)["conversation"]["title"] == "A better name"
@@ -199,9 +209,9 @@ def test_a_chat_is_opened_named_and_taken_away(mine: Chatter, upstream: Upstream
         ("GET", f"/api/chat/{first['id']}"),
         ("POST", f"/api/chat/{second['id']}/cancel"),
     ):
-        assert refused(mine.do(method, path, {"title": "x"} if method == "PATCH" else None), 404)
-    assert mine.chats()["data"] == []
-    assert mine.asks(name, conversation_id=chat).status == 404
+        assert error_of(mine.send_request(method, path, {"title": "x"} if method == "PATCH" else None), 404)
+    assert mine.list_conversations()["data"] == []
+    assert mine.post_question(name, conversation_id=chat).status == 404
 
 
 @pytest.mark.parametrize(
@@ -216,38 +226,40 @@ def test_a_chat_is_opened_named_and_taken_away(mine: Chatter, upstream: Upstream
         ({"head": "resp_1"}, "head"),
     ],
 )
-def test_what_cannot_be_changed(gateway: Served, upstream: Upstream, fields: dict[str, Any], param: str | None) -> None:
-    me = Chatter(gateway)
-    chat = me.ask(upstream.plays(THINKS))["conversation_id"]
-    assert refused(me.change(chat, **fields), 400)[1] == param
+def test_an_invalid_change_names_its_field(
+    gateway: Served, upstream: Upstream, fields: dict[str, Any], param: str | None
+) -> None:
+    me = ChatClient(gateway)
+    chat = me.ask(upstream.plays(ANSWERS))["conversation_id"]
+    assert error_of(me.change(chat, **fields), 400)[1] == param
 
 
-def test_a_field_that_is_misspelt_is_named(gateway: Served, upstream: Upstream) -> None:
-    me = Chatter(gateway)
-    chat = me.ask(upstream.plays(THINKS))["conversation_id"]
-    told = refused(me.change(chat, titel="x"), 400)
-    assert told == ("unknown_field", "titel", "titel: there is no such field; did you mean 'title'?")
+def test_a_misspelt_field_is_named_with_a_suggestion(gateway: Served, upstream: Upstream) -> None:
+    me = ChatClient(gateway)
+    chat = me.ask(upstream.plays(ANSWERS))["conversation_id"]
+    error = error_of(me.change(chat, titel="x"), 400)
+    assert error == ("unknown_field", "titel", "titel: there is no such field; did you mean 'title'?")
 
 
-def test_delete_while_it_is_answered(gateway: Served, upstream: Upstream) -> None:
-    me, name = Chatter(gateway), upstream.plays(hangs)
+def test_deleting_a_conversation_cancels_its_active_answer(gateway: Served, upstream: Upstream) -> None:
+    me, name = ChatClient(gateway), upstream.plays(hangs)
     with me.begin(name) as stream:
         stream.until("Hm.")
-        chat = frames(stream.seen)[0].data["conversation_id"]
+        chat = parse_frames(stream.seen)[0].data["conversation_id"]
         assert me.delete(chat).json == {"id": chat, "deleted": True}
         [call] = upstream.calls(name)
         assert call.connection.closed.wait(LIMIT_SECONDS)
-        told = whole(stream.rest())
-    assert [frame.name for frame in told][-2:] == ["message_cancelled", "message_final"]
-    assert me.do("GET", f"/api/conversations/{chat}").status == 404
-    assert me.read(told[0].data["event_id"]).status == 404
+        received = complete_frames(stream.rest())
+    assert [frame.name for frame in received][-2:] == ["message_cancelled", "message_final"]
+    assert me.send_request("GET", f"/api/conversations/{chat}").status == 404
+    assert me.read(received[0].data["event_id"]).status == 404
 
 
 # --- branches ---------------------------------------------------------------------------------------------------------
 
 
-def test_asked_anew_it_is_a_branch_and_nothing_is_lost(gateway: Served, upstream: Upstream) -> None:
-    me, name = Chatter(gateway), upstream.plays(THINKS)
+def test_an_edited_question_makes_a_branch_and_deletes_nothing(gateway: Served, upstream: Upstream) -> None:
+    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
     one = me.ask(name, "One?")
     chat = one["conversation_id"]
     two = me.ask(name, "Two?", conversation_id=chat)
@@ -276,16 +288,16 @@ def test_asked_anew_it_is_a_branch_and_nothing_is_lost(gateway: Served, upstream
     assert me.open(chat)["events"][-1] == three
 
 
-def test_who_shows_another_branch_is_told_so(gateway: Served, upstream: Upstream) -> None:
+def test_a_question_that_follows_another_branch_is_refused(gateway: Served, upstream: Upstream) -> None:
     """One tab edits a question; the other still shows the branch as it was, and would go on in one that it does not
     show."""
-    me, name = Chatter(gateway), upstream.plays(THINKS)
+    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
     one = me.ask(name, "One?")
     chat = one["conversation_id"]
     edited = me.ask(name, "One, please?", replaces=one["id"])
     before = len(upstream.calls(name))
-    for seen in (one["id"], one["id"].replace("evt_", "ask_"), "evt_nowhere"):
-        code, param, message = refused(me.asks(name, "On.", conversation_id=chat, follows=seen), 409)
+    for shown_id in (one["id"], one["id"].replace("evt_", "ask_"), "evt_nowhere"):
+        code, param, message = error_of(me.post_question(name, "On.", conversation_id=chat, follows=shown_id), 409)
         assert (code, param) == ("conversation_moved", "follows")
         assert "load it again" in message
     assert len(upstream.calls(name)) == before
@@ -294,30 +306,33 @@ def test_who_shows_another_branch_is_told_so(gateway: Served, upstream: Upstream
     # Also while the other branch is being answered, which is not what is wrong.
     with me.begin(upstream.plays(hangs), conversation_id=chat, replaces=on["id"]) as stream:
         stream.until("Hm.")
-        assert refused(me.asks(name, conversation_id=chat, follows=on["id"]), 409)[0] == "conversation_moved"
-        now = event_id(stream)
-        assert refused(me.asks(name, conversation_id=chat, follows=now), 409)[0] == "conversation_busy"
-        me.cancel(now)
+        assert error_of(me.post_question(name, conversation_id=chat, follows=on["id"]), 409)[0] == "conversation_moved"
+        active_id = read_event_id(stream)
+        assert error_of(me.post_question(name, conversation_id=chat, follows=active_id), 409)[0] == "conversation_busy"
+        me.cancel(active_id)
         stream.rest()
 
 
-def test_a_branch_of_another_chat_is_none(gateway: Served, upstream: Upstream) -> None:
-    me, name = Chatter(gateway), upstream.plays(THINKS)
+def test_an_event_of_another_chat_is_no_branch(gateway: Served, upstream: Upstream) -> None:
+    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
     one, two = me.ask(name), me.ask(name)
-    assert refused(me.asks(name, conversation_id=one["conversation_id"], replaces=two["id"]), 404)[1] == "replaces"
-    assert me.do("GET", f"/api/conversations/{one['conversation_id']}?head={two['id']}").status == 404
+    assert (
+        error_of(me.post_question(name, conversation_id=one["conversation_id"], replaces=two["id"]), 404)[1]
+        == "replaces"
+    )
+    assert me.send_request("GET", f"/api/conversations/{one['conversation_id']}?head={two['id']}").status == 404
     # Said like everywhere else, with the id as it was given.
     for head in (two["id"], two["id"].replace("evt_", "ask_")):
-        code, param, message = refused(me.change(one["conversation_id"], head=head), 404)
+        code, param, message = error_of(me.change(one["conversation_id"], head=head), 404)
         assert (code, param) == ("event_not_found", "head")
         assert message == f"head: there is no event {head!r} in this conversation"
 
 
-def test_what_other_protocols_kept_is_no_event(gateway: Served, upstream: Upstream) -> None:
-    me, name = Chatter(gateway), upstream.plays(THINKS)
-    kept = gateway.ask(f"vllm:{name}", store=True).json["id"]
-    assert me.read(kept).status == 404
-    assert me.cancel(kept).status == 404
+def test_a_stored_response_is_no_event(gateway: Served, upstream: Upstream) -> None:
+    me, name = ChatClient(gateway), upstream.plays(ANSWERS)
+    response_id = gateway.ask(f"vllm:{name}", store=True).json["id"]
+    assert me.read(response_id).status == 404
+    assert me.cancel(response_id).status == 404
     mine = me.ask(name)["id"]
     assert gateway.request("GET", f"/v1/responses/{mine}").status == 404
     assert gateway.request("DELETE", f"/v1/responses/{mine}").status == 404
@@ -343,6 +358,6 @@ def test_what_other_protocols_kept_is_no_event(gateway: Served, upstream: Upstre
         ("👩\u200d🔬\ufe0f", "👩\u200d🔬\ufe0f"),
     ],
 )
-def test_titles(text: str, title: str) -> None:
+def test_titles_are_made_from_the_question(text: str, title: str) -> None:
     assert len(title_of(text)) <= AUTO_TITLE_CHARACTERS
     assert title_of(text) == title

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, text_of, texts, whole
+from tests.chat_server.chat_server_kit import (
+    ChatClient,
+    complete_frames,
+    final_event,
+    parse_frames,
+    read_event_id,
+    segment_texts,
+    text_of,
+)
 from tests.replicas.replicas_kit import Gate, Replica, config_of, replicas
 from tests.scripted import Reply, Upstream, say
 from tests.server.state_kit import hangs, serving, url_of
@@ -16,7 +24,7 @@ from tests.service_postgres import PostgresServer, postgres
 from tests.service_redis import RedisService, redis_service
 from tests.waiting import wait_until
 
-THINKS = say("Let me see.", "It is 42.")
+ANSWERS = say("Let me see.", "It is 42.")
 
 
 needs_replicas = pytest.mark.needs("postgresql", "redis")
@@ -28,7 +36,7 @@ def services() -> Iterator[tuple[PostgresServer, RedisService]]:
         yield database, relay
 
 
-def a_pair(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
+def start_pair(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
     database, relay = services
     config = config_of(upstream, database.database(), relay.url)
     with replicas(config, config) as (one, two):
@@ -36,38 +44,42 @@ def a_pair(upstream: Upstream, services: tuple[PostgresServer, RedisService]) ->
 
 
 @pytest.fixture(scope="module")
-def both(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
-    yield from a_pair(upstream, services)
+def pair(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
+    yield from start_pair(upstream, services)
 
 
 @pytest.fixture
-def mortal(upstream: Upstream, services: tuple[PostgresServer, RedisService]) -> Iterator[tuple[Replica, Replica]]:
+def disposable_pair(
+    upstream: Upstream, services: tuple[PostgresServer, RedisService]
+) -> Iterator[tuple[Replica, Replica]]:
     """Two for one test, which may kill them."""
-    yield from a_pair(upstream, services)
+    yield from start_pair(upstream, services)
 
 
 @needs_replicas
-def test_every_cursor_gives_the_rest_on_another_replica(both: tuple[Replica, Replica], upstream: Upstream) -> None:
-    one, two = map(Chatter, both)
+def test_every_cursor_gives_the_remaining_frames_on_another_replica(
+    pair: tuple[Replica, Replica], upstream: Upstream
+) -> None:
+    one, two = map(ChatClient, pair)
     gate = Gate(before=20, after=20)
     with one.begin(upstream.plays(gate)) as stream:
         stream.until("thought 19")
-        id = event_id(stream)
-        came = frames(stream.seen[: stream.seen.rindex(b"\n\n") + 2])
-        live = [two.follow(id, f"?after={frame.id}") for frame in came[::4]]
+        id = read_event_id(stream)
+        frames_so_far = parse_frames(stream.seen[: stream.seen.rindex(b"\n\n") + 2])
+        live = [two.follow(id, f"?after={frame.id}") for frame in frames_so_far[::4]]
         gate.open()
         body = stream.rest()
-    for frame, reader in zip(came[::4], live, strict=True):
+    for frame, reader in zip(frames_so_far[::4], live, strict=True):
         assert reader.rest() == tail(body, frame.id)
         reader.leave()
-    assert text_of(final(body)) == "".join(f"word {number}. " for number in range(20))
+    assert text_of(final_event(body)) == "".join(f"word {number}. " for number in range(20))
     for chatter in (one, two):
         assert chatter.read(id).body == body
-        for frame in whole(body)[::5]:
+        for frame in complete_frames(body)[::5]:
             assert chatter.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == tail(body, frame.id)
-    chat = frames(body)[0].data["conversation_id"]
+    chat = parse_frames(body)[0].data["conversation_id"]
     assert two.open(chat) == one.open(chat)
-    assert two.open(chat)["events"][1] == final(body)
+    assert two.open(chat)["events"][1] == final_event(body)
 
 
 def tail(body: bytes, after: int) -> bytes:
@@ -76,31 +88,31 @@ def tail(body: bytes, after: int) -> bytes:
 
 
 @needs_replicas
-def test_stopped_from_another_replica(both: tuple[Replica, Replica], upstream: Upstream) -> None:
-    one, two = map(Chatter, both)
+def test_another_replica_can_cancel_an_answer(pair: tuple[Replica, Replica], upstream: Upstream) -> None:
+    one, two = map(ChatClient, pair)
     model = upstream.plays(Gate())
     with one.begin(model) as stream:
         stream.until("thought 2")
-        reply = two.cancel(event_id(stream))
+        reply = two.cancel(read_event_id(stream))
         assert (reply.status, reply.json["status"]) == (200, "cancelled")
         [call] = upstream.calls(model)
         assert call.connection.closed.wait(15)
-        event = final(stream.rest())
-    assert texts(event) == [("reasoning", "thought 0. thought 1. thought 2. ")]
+        event = final_event(stream.rest())
+    assert segment_texts(event) == [("reasoning", "thought 0. thought 1. thought 2. ")]
 
 
 @needs_replicas
-def test_two_questions_at_once(both: tuple[Replica, Replica], upstream: Upstream) -> None:
+def test_one_of_two_simultaneous_questions_is_refused(pair: tuple[Replica, Replica], upstream: Upstream) -> None:
     """One begins; the other is told that the chat is busy."""
-    one, two = map(Chatter, both)
-    chat = one.ask(upstream.plays(THINKS))["conversation_id"]
+    one, two = map(ChatClient, pair)
+    chat = one.ask(upstream.plays(ANSWERS))["conversation_id"]
     for _ in range(3):
         gate, start = Gate(), threading.Barrier(2)
         model, replies = upstream.plays(gate), list[Reply]()
 
-        def ask(chatter: Chatter, start: threading.Barrier, model: str, replies: list[Reply]) -> None:
+        def ask(chatter: ChatClient, start: threading.Barrier, model: str, replies: list[Reply]) -> None:
             start.wait()
-            replies.append(chatter.asks(model, conversation_id=chat))
+            replies.append(chatter.post_question(model, conversation_id=chat))
 
         asking = [threading.Thread(target=ask, args=(chatter, start, model, replies)) for chatter in (one, two)]
         for thread in asking:
@@ -115,37 +127,41 @@ def test_two_questions_at_once(both: tuple[Replica, Replica], upstream: Upstream
 
 @needs_replicas
 @pytest.mark.needs("long")
-def test_a_replica_that_dies_loses_nothing_that_came(mortal: tuple[Replica, Replica], upstream: Upstream) -> None:
-    one, two = mortal
-    with Chatter(one).begin(upstream.plays(Gate())) as stream:
+def test_a_killed_replica_loses_nothing_that_was_streamed(
+    disposable_pair: tuple[Replica, Replica], upstream: Upstream
+) -> None:
+    one, two = disposable_pair
+    with ChatClient(one).begin(upstream.plays(Gate())) as stream:
         stream.until("thought 2")
-        id, chat = event_id(stream), frames(stream.seen)[0].data["conversation_id"]
-        with Chatter(two).follow(id) as follower:
+        id, chat = read_event_id(stream), parse_frames(stream.seen)[0].data["conversation_id"]
+        with ChatClient(two).follow(id) as follower:
             follower.until("thought 2")
             one.kill()
-            event = final(follower.rest())
-    assert (event["status"], texts(event)) == ("failed", [("reasoning", "thought 0. thought 1. thought 2. ")])
-    assert Chatter(two).open(chat)["events"][1] == event
-    assert text_of(Chatter(two).ask(upstream.plays(THINKS), conversation_id=chat)) == "It is 42. "
+            event = final_event(follower.rest())
+    assert (event["status"], segment_texts(event)) == ("failed", [("reasoning", "thought 0. thought 1. thought 2. ")])
+    assert ChatClient(two).open(chat)["events"][1] == event
+    assert text_of(ChatClient(two).ask(upstream.plays(ANSWERS), conversation_id=chat)) == "It is 42. "
 
 
-def test_restarted_in_the_middle(upstream: Upstream, tmp_path: Path) -> None:
+def test_a_restart_ends_the_answer_as_failed_and_keeps_its_text(upstream: Upstream, tmp_path: Path) -> None:
     """The stream stops short, without an end that nobody can know; what came is kept, as failed."""
     url, server = url_of(tmp_path / "store.sqlite"), {"shutdown_seconds": 0.3}
     with serving(upstream, url, server=server) as running:
-        stream = Chatter(running).begin(upstream.plays(hangs))
+        stream = ChatClient(running).begin(upstream.plays(hangs))
         stream.until("Hm.")
-        id = event_id(stream)
-    rest = frames(stream.rest())
+        id = read_event_id(stream)
+    rest = parse_frames(stream.rest())
     stream.leave()
     assert "message_final" not in [frame.name for frame in rest]
     assert stream.seen.endswith(b": broken off; ask again with Last-Event-ID\n\n")
     with serving(upstream, url, server=server) as running:
-        me = Chatter(running)
+        me = ChatClient(running)
         more = me.read(id, "", **{"Last-Event-ID": str(rest[-1].id)})
-        told = whole(stream.seen.removesuffix(b": broken off; ask again with Last-Event-ID\n\n") + more.body)
-        assert [frame.name for frame in told][-2:] == ["message_error", "message_final"]
-        event = told[-1].data["event"]
-        assert (event["status"], texts(event)) == ("failed", [("reasoning", "Hm.")])
+        all_frames = complete_frames(
+            stream.seen.removesuffix(b": broken off; ask again with Last-Event-ID\n\n") + more.body
+        )
+        assert [frame.name for frame in all_frames][-2:] == ["message_error", "message_final"]
+        event = all_frames[-1].data["event"]
+        assert (event["status"], segment_texts(event)) == ("failed", [("reasoning", "Hm.")])
         assert me.open(event["conversation_id"])["active"] is None
-        assert me.ask(upstream.plays(THINKS), conversation_id=event["conversation_id"])["status"] == "completed"
+        assert me.ask(upstream.plays(ANSWERS), conversation_id=event["conversation_id"])["status"] == "completed"

@@ -17,14 +17,23 @@ from pellucid.parts import Origin
 from pellucid.runs import driver
 from pellucid.settings import ModelCall
 from pellucid.storage import StoreError
-from tests.chat_server.chat_server_kit import Chatter, event_id, final, frames, refused, text_of, texts, whole
+from tests.chat_server.chat_server_kit import (
+    ChatClient,
+    complete_frames,
+    error_of,
+    final_event,
+    parse_frames,
+    read_event_id,
+    segment_texts,
+    text_of,
+)
 from tests.pushing import ScriptedStream
 from tests.scripted import Call, Script, Upstream, delta, say
 from tests.scripted.gateway import Served, serve
 from tests.server.state_kit import breaks, calls, config_of, hangs, serving
 from tests.waiting import LIMIT_SECONDS
 
-THINKS = say(
+ANSWERS = say(
     "Let me see.",
     "It is 42.",
     {"prompt_tokens": 7, "completion_tokens": 9, "completion_tokens_details": {"reasoning_tokens": 5}},
@@ -39,19 +48,19 @@ def store_of(gateway: Served) -> Any:
 # --- the stream and what is saved -------------------------------------------------------------------------------------
 
 
-def test_from_the_first_frame_to_the_last(gateway: Served, upstream: Upstream) -> None:
-    me, before = Chatter(gateway), time.time_ns() // 1_000_000
-    reply = me.asks(upstream.plays(THINKS), effort="low")
-    told = whole(reply.body)
-    names = [frame.name for frame in told]
-    started = told[0].data
+def test_a_stream_has_every_frame_and_ends_with_the_saved_event(gateway: Served, upstream: Upstream) -> None:
+    me, started_after_ms = ChatClient(gateway), time.time_ns() // 1_000_000
+    reply = me.post_question(upstream.plays(ANSWERS), effort="low")
+    received = complete_frames(reply.body)
+    names = [frame.name for frame in received]
+    started = received[0].data
     assert set(started) == {"type", "event_id", "conversation_id", "model", "created_at", "view", "effort_level"}
     assert started["event_id"].startswith("evt_")
     assert started["conversation_id"].startswith("chat_")
     assert (started["view"], started["effort_level"]) == ("raw", "low")
-    assert before <= started["created_at"] <= time.time_ns() // 1_000_000
+    assert started_after_ms <= started["created_at"] <= time.time_ns() // 1_000_000
     assert names.index("reasoning_part_started") < names.index("reasoning_part_delta") < names.index("text_delta")
-    event = told[-1].data["event"]
+    event = received[-1].data["event"]
     assert event["id"] == started["event_id"]
     assert event["conversation_id"] == started["conversation_id"]
     assert (event["role"], event["status"], event["model"]) == ("assistant", "completed", started["model"])
@@ -69,17 +78,17 @@ def test_from_the_first_frame_to_the_last(gateway: Served, upstream: Upstream) -
     assert (reasoning["reasoning_tokens"], reasoning["effort_level"]) == (5, "low")
     assert reasoning["parts"][0]["type"] == "reasoning_text"
     # What was told on the way is what is saved.
-    parts = [frame.data for frame in told if frame.name == "reasoning_part_started"]
+    parts = [frame.data for frame in received if frame.name == "reasoning_part_started"]
     assert [part["segment_id"] for part in parts] == [reasoning["id"]]
     assert parts[0]["sequence_number"] == reasoning["sequence_number"] + 1
-    for name, kept in (("reasoning_part_delta", reasoning["combined_text"]), ("text_delta", text["text"])):
-        assert "".join(frame.data["text_delta"] for frame in told if frame.name == name) == kept
+    for name, text_saved in (("reasoning_part_delta", reasoning["combined_text"]), ("text_delta", text["text"])):
+        assert "".join(frame.data["text_delta"] for frame in received if frame.name == name) == text_saved
     assert me.open(event["conversation_id"])["events"][1] == event
     assert upstream.calls(started["model"].removeprefix("vllm:"))[0].body["reasoning_effort"] == "low"
 
 
 def test_a_function_of_the_server_is_shown_and_answered(gateway: Served, upstream: Upstream) -> None:
-    event = Chatter(gateway).ask(upstream.plays(calls("look_up"), THINKS))
+    event = ChatClient(gateway).ask(upstream.plays(calls("look_up"), ANSWERS))
     assert [segment["type"] for segment in event["segments"]] == ["reasoning", "tool_call", "reasoning", "text"]
     call = event["segments"][1]
     assert (call["name"], call["args"], call["result"]) == ("look_up", {"word": "moss"}, "moss is a word")
@@ -87,14 +96,14 @@ def test_a_function_of_the_server_is_shown_and_answered(gateway: Served, upstrea
     assert [segment["output_index"] for segment in event["segments"] if "output_index" in segment] == [0, 1, 2]
 
 
-async def nothing(call: Call) -> None:
+async def answers_nothing(call: Call) -> None:
     await call.head()
     await call.event(delta("stop"))
     await call.event(b"[DONE]")
     await call.end()
 
 
-async def plain(call: Call) -> None:
+async def answers_plainly(call: Call) -> None:
     await call.head()
     await call.event(delta(content="It is 42."))
     await call.event(delta("stop"))
@@ -102,7 +111,7 @@ async def plain(call: Call) -> None:
     await call.end()
 
 
-async def cut(call: Call) -> None:
+async def breaks_in_text(call: Call) -> None:
     """The connection ends in the middle of a word."""
     await call.head()
     await call.event(delta(reasoning_content="Hm."))
@@ -115,44 +124,44 @@ async def refuses(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "kept"),
+    ("script", "status", "segments"),
     [
-        (THINKS, "completed", [("reasoning", "Let me see. "), ("text", LAST)]),
-        (plain, "completed", [("text", "It is 42.")]),
-        (nothing, "completed", []),
+        (ANSWERS, "completed", [("reasoning", "Let me see. "), ("text", LAST)]),
+        (answers_plainly, "completed", [("text", "It is 42.")]),
+        (answers_nothing, "completed", []),
         (breaks, "failed", [("reasoning", "Hm."), ("text", "It is")]),
-        (cut, "failed", [("reasoning", "Hm."), ("text", "It is")]),
+        (breaks_in_text, "failed", [("reasoning", "Hm."), ("text", "It is")]),
         (refuses, "failed", []),
     ],
     ids=["whole", "no reasoning", "empty", "breaks", "cut", "refused"],
 )
-def test_message_final_comes_always_once_last_and_after_the_save(
-    gateway: Served, upstream: Upstream, script: Script, status: str, kept: list[tuple[str, str]]
+def test_message_final_is_sent_once_last_and_after_the_save(
+    gateway: Served, upstream: Upstream, script: Script, status: str, segments: list[tuple[str, str]]
 ) -> None:
-    me = Chatter(gateway)
-    written = store_of(gateway).transactions
-    reply = me.asks(upstream.plays(script))
+    me = ChatClient(gateway)
+    transactions_before = store_of(gateway).transactions
+    reply = me.post_question(upstream.plays(script))
     # The question, and the answer: nothing is written in between.
-    assert store_of(gateway).transactions - written == 2
-    told = whole(reply.body)
-    event = told[-1].data["event"]
-    assert (event["status"], texts(event)) == (status, kept)
-    assert [frame.name for frame in told].count("message_error") == (status == "failed")
+    assert store_of(gateway).transactions - transactions_before == 2
+    received = complete_frames(reply.body)
+    event = received[-1].data["event"]
+    assert (event["status"], segment_texts(event)) == (status, segments)
+    assert [frame.name for frame in received].count("message_error") == (status == "failed")
     if status == "failed":
-        assert told[-2].name == "message_error"
-        assert told[-2].data["message"]
-        assert event["error"]["message"] == told[-2].data["message"]
+        assert received[-2].name == "message_error"
+        assert received[-2].data["message"]
+        assert event["error"]["message"] == received[-2].data["message"]
     assert me.open(event["conversation_id"])["events"][1] == event
 
 
-def test_a_model_that_is_not_there_is_told_as_an_event(gateway: Served, upstream: Upstream) -> None:
+def test_an_unreachable_model_is_an_error_event(gateway: Served, upstream: Upstream) -> None:
     config: dict[str, Any] = {
         "providers": {"gone": {"profile": "vllm", "base_url": "http://127.0.0.1:9/v1"}},
         "limits": {"retries": 0},
     }
     with serving(upstream, **config) as running:
-        told = whole(Chatter(running).asks("gone:m").body)
-        assert [frame.name for frame in told] == ["message_started", "message_error", "message_final"]
+        received = complete_frames(ChatClient(running).post_question("gone:m").body)
+        assert [frame.name for frame in received] == ["message_started", "message_error", "message_final"]
 
 
 async def lingers(call: Call) -> None:
@@ -165,16 +174,16 @@ async def lingers(call: Call) -> None:
     await call.end()
 
 
-def test_nothing_is_written_in_mid_stream_and_the_end_waits_for_the_save(upstream: Upstream) -> None:
+def test_nothing_is_stored_during_the_stream_and_the_end_waits_for_the_save(upstream: Upstream) -> None:
     with serving(upstream) as running:
-        me, store, name = Chatter(running), store_of(running), upstream.plays(hangs, lingers)
-        before = store.transactions
+        me, store, name = ChatClient(running), store_of(running), upstream.plays(hangs, lingers)
+        transactions_before = store.transactions
         with me.begin(name) as stream:
             stream.until("Hm.")
-            assert store.transactions - before == 1
-            me.cancel(event_id(stream))
+            assert store.transactions - transactions_before == 1
+            me.cancel(read_event_id(stream))
             stream.rest()
-        assert store.transactions - before == 2
+        assert store.transactions - transactions_before == 2
 
         real, saving, saved = store.responses.finish, threading.Event(), threading.Event()
 
@@ -187,24 +196,24 @@ def test_nothing_is_written_in_mid_stream_and_the_end_waits_for_the_save(upstrea
         store.responses.finish = slow
         with me.begin(name) as stream:
             stream.until("42.")
-            id = event_id(stream)
+            id = read_event_id(stream)
             assert saving.wait(60)
             stream.socket.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 stream.until("message_final")
-            assert me.open(frames(stream.seen)[0].data["conversation_id"])["active"] == id
+            assert me.open(parse_frames(stream.seen)[0].data["conversation_id"])["active"] == id
             saved.set()
 
 
-def test_who_waits_for_a_model_is_told_so(upstream: Upstream) -> None:
+def test_a_queued_answer_begins_with_a_comment(upstream: Upstream) -> None:
     """In a comment, which has no number: what is read again afterwards is the message alone."""
     with serve(config_of(upstream), more=[Busy()]) as running:
-        me = Chatter(running)
-        body = me.do("POST", "/api/chat", {"text": "Hi", "model": "busy"}).body
+        me = ChatClient(running)
+        body = me.send_request("POST", "/api/chat", {"text": "Hi", "model": "busy"}).body
         assert body.count(b": queued\n\n") == 1
         assert body.index(b"message_started") < body.index(b": queued") < body.index(b"text_delta")
-        event = final(body)
-        assert texts(event) == [("text", "Hello.")]
+        event = final_event(body)
+        assert segment_texts(event) == [("text", "Hello.")]
         assert me.read(event["id"]).body == body.replace(b": queued\n\n", b"")
 
 
@@ -217,9 +226,9 @@ class Busy:
     async def open(self, call: ModelCall) -> ModelStream:
         emitter = Emitter(self.origin)
         emitter.text("t", "Hello.")
-        said = emitter.take()
+        text_events = emitter.take()
         emitter.finish("stop")
-        reads: list[list[ModelEvent]] = [[SideEvent("queue", "position", 1)], said, emitter.end("eof")]
+        reads: list[list[ModelEvent]] = [[SideEvent("queue", "position", 1)], text_events, emitter.end("eof")]
         return ScriptedStream(reads, queued=True)
 
     def warnings(self, call: ModelCall) -> list[str]:
@@ -227,20 +236,22 @@ class Busy:
 
 
 def test_the_ai_sdk_is_recognised(gateway: Served, upstream: Upstream) -> None:
-    name = upstream.plays(THINKS)
-    said = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Why?"}]}]
-    written = store_of(gateway).transactions
-    reply = Chatter(gateway).do("POST", "/api/chat", {"id": "c", "messages": said, "model": f"vllm:{name}"})
+    name = upstream.plays(ANSWERS)
+    messages = [{"id": "1", "role": "user", "parts": [{"type": "text", "text": "Why?"}]}]
+    transactions_before = store_of(gateway).transactions
+    reply = ChatClient(gateway).send_request(
+        "POST", "/api/chat", {"id": "c", "messages": messages, "model": f"vllm:{name}"}
+    )
     assert (reply.status, reply.headers["x-vercel-ai-ui-message-stream"]) == (200, "v1")
     assert b"reasoning-delta" in reply.body
-    assert store_of(gateway).transactions == written
+    assert store_of(gateway).transactions == transactions_before
 
 
 # --- it is the server's, not its reader's -----------------------------------------------------------------------------
 
 
-def test_a_reader_who_leaves_stops_nothing(gateway: Served, upstream: Upstream) -> None:
-    me, left = Chatter(gateway), threading.Event()
+def test_a_disconnected_client_does_not_stop_the_answer(gateway: Served, upstream: Upstream) -> None:
+    me, left = ChatClient(gateway), threading.Event()
 
     async def script(call: Call) -> None:
         await call.head()
@@ -253,58 +264,58 @@ def test_a_reader_who_leaves_stops_nothing(gateway: Served, upstream: Upstream) 
 
     name = upstream.plays(script)
     with me.begin(name) as stream:
-        id = event_id(stream)
+        id = read_event_id(stream)
         stream.until("Hm.")
     gateway.idle()
     [call] = upstream.calls(name)
     assert not call.connection.closed.is_set()
-    opened = me.open(frames(stream.seen)[0].data["conversation_id"])
+    opened = me.open(parse_frames(stream.seen)[0].data["conversation_id"])
     assert opened["active"] == id
     assert opened["events"][1]["status"] == "in_progress"
     assert opened["events"][1]["segments"] == []
     with me.follow(id) as again:
         again.until("Hm.")
         left.set()
-        event = final(again.rest())
-    assert texts(event) == [("reasoning", "Hm."), ("text", "Still here.")]
+        event = final_event(again.rest())
+    assert segment_texts(event) == [("reasoning", "Hm."), ("text", "Still here.")]
 
 
-def test_stop(gateway: Served, upstream: Upstream) -> None:
-    me, name = Chatter(gateway), upstream.plays(hangs)
+def test_cancel_ends_the_answer_and_keeps_its_text(gateway: Served, upstream: Upstream) -> None:
+    me, name = ChatClient(gateway), upstream.plays(hangs)
     with me.begin(name) as stream:
         stream.until("Hm.")
-        id = event_id(stream)
+        id = read_event_id(stream)
         reply = me.cancel(id)
         assert (reply.status, reply.json) == (200, {"id": id, "status": "cancelled"})
         [call] = upstream.calls(name)
         assert call.connection.closed.wait(LIMIT_SECONDS)
-        told = whole(stream.rest())
-    assert [frame.name for frame in told][-2:] == ["message_cancelled", "message_final"]
-    event = told[-1].data["event"]
-    assert (event["status"], texts(event)) == ("cancelled", [("reasoning", "Hm.")])
+        received = complete_frames(stream.rest())
+    assert [frame.name for frame in received][-2:] == ["message_cancelled", "message_final"]
+    event = received[-1].data["event"]
+    assert (event["status"], segment_texts(event)) == ("cancelled", [("reasoning", "Hm.")])
     assert me.cancel(id).json == {"id": id, "status": "cancelled"}
     assert me.open(event["conversation_id"])["events"][1] == event
 
 
-def test_every_cursor_gives_the_rest(gateway: Served, upstream: Upstream) -> None:
-    me, name = Chatter(gateway), upstream.plays(calls("look_up"), hangs)
+def test_every_cursor_gives_the_remaining_frames(gateway: Served, upstream: Upstream) -> None:
+    me, name = ChatClient(gateway), upstream.plays(calls("look_up"), hangs)
     with me.begin(name) as stream:
         stream.until("Hm.")
-        id = event_id(stream)
-        so_far = frames(stream.seen[: stream.seen.rindex(b"\n\n") + 2])
-        readers = [me.follow(id, f"?after={frame.id}") for frame in so_far[::3]]
+        id = read_event_id(stream)
+        frames_so_far = parse_frames(stream.seen[: stream.seen.rindex(b"\n\n") + 2])
+        readers = [me.follow(id, f"?after={frame.id}") for frame in frames_so_far[::3]]
         assert me.cancel(id).status == 200
         body = stream.rest()
-    for frame, reader in zip(so_far[::3], readers, strict=True):
-        assert reader.rest() == tail(body, frame.id)
+    for frame, reader in zip(frames_so_far[::3], readers, strict=True):
+        assert reader.rest() == frames_after(body, frame.id)
         reader.leave()
-    for frame in whole(body):
-        assert me.read(id, f"?after={frame.id}").body == tail(body, frame.id)
-        assert me.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == tail(body, frame.id)
+    for frame in complete_frames(body):
+        assert me.read(id, f"?after={frame.id}").body == frames_after(body, frame.id)
+        assert me.read(id, "", **{"Last-Event-ID": str(frame.id)}).body == frames_after(body, frame.id)
     assert me.read(id).body == body
 
 
-def tail(body: bytes, after: int) -> bytes:
+def frames_after(body: bytes, after: int) -> bytes:
     """What follows the frame with this number."""
     blocks = [block + b"\n\n" for block in body.split(b"\n\n")[:-1]]
     return b"".join(block for block in blocks if int(block.split(b"\n")[0].removeprefix(b"id: ")) > after)
@@ -313,35 +324,35 @@ def tail(body: bytes, after: int) -> bytes:
 # --- what cannot be kept ----------------------------------------------------------------------------------------------
 
 
-def test_only_where_the_save_fails_is_message_error_the_last(
+def test_message_error_is_the_last_frame_only_where_the_save_fails(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "STORE_TIMEOUT_SECONDS", 0.0)
     with serving(upstream) as running:
-        me = Chatter(running)
+        me = ChatClient(running)
         responses = store_of(running).responses
 
         async def fails(*_: Any) -> bool:
             raise StoreError
 
         responses.finish = fails
-        told = whole(me.asks(upstream.plays(THINKS)).body)
-        assert told[-1].name == "message_error"
-        assert "could not be kept" in told[-1].data["message"]
-        assert "message_final" not in [frame.name for frame in told]
+        received = complete_frames(me.post_question(upstream.plays(ANSWERS)).body)
+        assert received[-1].name == "message_error"
+        assert "could not be kept" in received[-1].data["message"]
+        assert "message_final" not in [frame.name for frame in received]
         del responses.finish
-        assert final(me.asks(upstream.plays(THINKS)).body)["status"] == "completed"
+        assert final_event(me.post_question(upstream.plays(ANSWERS)).body)["status"] == "completed"
 
 
-def test_a_question_that_cannot_be_kept_is_not_asked(upstream: Upstream) -> None:
+def test_a_question_that_cannot_be_stored_is_not_sent_to_the_model(upstream: Upstream) -> None:
     with serving(upstream) as running:
-        name = upstream.plays(THINKS)
+        name = upstream.plays(ANSWERS)
 
         async def fails(*_: Any, **__: Any) -> None:
             raise StoreError
 
         store_of(running).chats.begin_turn = fails
-        assert refused(Chatter(running).asks(name), 503)[0] == "storage_unavailable"
+        assert error_of(ChatClient(running).post_question(name), 503)[0] == "storage_unavailable"
         assert upstream.calls(name) == []
 
 
@@ -363,45 +374,48 @@ def test_a_question_that_cannot_be_kept_is_not_asked(upstream: Upstream) -> None
         ({"text": "Hi", "model": "nobody:m"}, 404, "model"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(upstream: Upstream, body: Any, status: int, param: str | None) -> None:
+def test_an_error_names_its_location(upstream: Upstream, body: Any, status: int, param: str | None) -> None:
     with serving(upstream) as running:
-        code, at, message = refused(Chatter(running).do("POST", "/api/chat", body), status)
+        code, at, message = error_of(ChatClient(running).send_request("POST", "/api/chat", body), status)
         assert code
         assert at == param
         if param is not None and status == 400:
             assert param in message
 
 
-def test_one_question_at_a_time(gateway: Served, upstream: Upstream) -> None:
-    me = Chatter(gateway)
+def test_a_conversation_answers_one_question_at_a_time(gateway: Served, upstream: Upstream) -> None:
+    me = ChatClient(gateway)
     with me.begin(upstream.plays(hangs)) as stream:
         stream.until("Hm.")
-        chat = frames(stream.seen)[0].data["conversation_id"]
-        code, param, _ = refused(me.asks(upstream.plays(THINKS), conversation_id=chat), 409)
+        chat = parse_frames(stream.seen)[0].data["conversation_id"]
+        code, param, _ = error_of(me.post_question(upstream.plays(ANSWERS), conversation_id=chat), 409)
         assert (code, param) == ("conversation_busy", "conversation_id")
-        assert refused(me.asks(upstream.plays(THINKS), replaces=event_id(stream)), 409)[0] == "conversation_busy"
-        me.cancel(event_id(stream))
+        assert (
+            error_of(me.post_question(upstream.plays(ANSWERS), replaces=read_event_id(stream)), 409)[0]
+            == "conversation_busy"
+        )
+        me.cancel(read_event_id(stream))
         stream.rest()
-    assert text_of(me.ask(upstream.plays(THINKS), conversation_id=chat)) == LAST
+    assert text_of(me.ask(upstream.plays(ANSWERS), conversation_id=chat)) == LAST
 
 
 @pytest.mark.parametrize("after", ["", "-1", "x", "1.5", "9" * 17])
-def test_a_cursor_that_is_none(gateway: Served, upstream: Upstream, after: str) -> None:
-    me = Chatter(gateway)
-    id = me.ask(upstream.plays(THINKS))["id"]
-    assert refused(me.read(id, f"?after={after}"), 400)[:2] == ("invalid_value", "after")
-    assert refused(me.read(id, "", **{"Last-Event-ID": after}), 400)[:2] == ("invalid_value", "Last-Event-ID")
+def test_an_invalid_cursor_is_refused(gateway: Served, upstream: Upstream, after: str) -> None:
+    me = ChatClient(gateway)
+    id = me.ask(upstream.plays(ANSWERS))["id"]
+    assert error_of(me.read(id, f"?after={after}"), 400)[:2] == ("invalid_value", "after")
+    assert error_of(me.read(id, "", **{"Last-Event-ID": after}), 400)[:2] == ("invalid_value", "Last-Event-ID")
     assert me.read(id, "?after=100000").body == b""
 
 
-def test_what_anybody_may_write(gateway: Served, upstream: Upstream) -> None:
+def test_any_text_is_returned_unchanged_or_refused(gateway: Served, upstream: Upstream) -> None:
     """Any text comes back as it was; what cannot be kept is refused, not broken."""
-    me = Chatter(gateway)
+    me = ChatClient(gateway)
     for text in ("\x00 nul", "שלום", "你好" * 50, "a\r\nb\u2028", "<script>alert(1)</script>", json.dumps({"a": 1})):
-        reply = me.asks(upstream.plays(THINKS), text)
+        reply = me.post_question(upstream.plays(ANSWERS), text)
         if reply.status != 200:
-            assert refused(reply, 400)[1] == "text"
+            assert error_of(reply, 400)[1] == "text"
             continue
-        opened = me.open(final(reply.body)["conversation_id"])
+        opened = me.open(final_event(reply.body)["conversation_id"])
         assert text_of(opened["events"][0]) == text
         assert 1 <= len(opened["conversation"]["title"]) <= 80

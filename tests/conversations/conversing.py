@@ -33,7 +33,7 @@ from pellucid.runs import LiveRun
 from pellucid.settings import ModelCall, ModelSettings, ToolDefinition
 from pellucid.upstream import UpstreamClient
 from tests.conversations.strict import Act, Block, StrictServer, Upstream
-from tests.waiting import LIMIT_SECONDS
+from tests.pending_calls import LIMIT_SECONDS
 
 TOOLS = (ToolDefinition("look", {"type": "object", "properties": {"at": {"type": "string"}}}),)
 
@@ -55,7 +55,7 @@ class Conversation:
         self._cut: list[list[Block]] = []
         """The answers that were cut off, or whose calls were left without results."""
         self._latest: list[Block] = []
-        self._said: list[str] = []
+        self._visible_texts: list[str] = []
         self._words = 0
 
     def upstream(self, side: str) -> Upstream:
@@ -66,35 +66,35 @@ class Conversation:
 
     def user(self) -> None:
         """The user says something, whether or not calls wait for their results."""
-        if self.waiting:
+        if self.pending_calls:
             self._cut.append(self._latest)
-        words = self._word("user")
-        self.messages.append(ModelRequest([UserPromptPart(f"Here is {words} and that is all.")]))
+        text = self._new_text("user")
+        self.messages.append(ModelRequest([UserPromptPart(f"Here is {text} and that is all.")]))
 
     @property
-    def waiting(self) -> list[ToolCallPart]:
+    def pending_calls(self) -> list[ToolCallPart]:
         """Calls of the last answer."""
         last = self.messages[-1] if self.messages else None
         return [call for call in last.tool_calls if call.complete] if isinstance(last, ModelResponse) else []
 
     def results(self, *, failed: bool = False, some: int | None = None) -> None:
         """The calls of the last answer are answered; only the first `some` of them, if so many."""
-        calls = self.waiting
+        calls = self.pending_calls
         assert calls
         if some is not None and some < len(calls):
             self._cut.append(self._latest)
             calls = calls[:some]
         parts: list[ToolReturnPart | RetryPromptPart] = []
         for call in calls:
-            words = self._word("result")
+            text = self._new_text("result")
             if failed:
-                parts.append(RetryPromptPart(words, call.tool_name, call.tool_call_id))
+                parts.append(RetryPromptPart(text, call.tool_name, call.tool_call_id))
             else:
-                parts.append(ToolReturnPart(call.tool_name, {"found": words}, call.tool_call_id))
-            self._said.append(str(call.args_as_dict()["at"]))
+                parts.append(ToolReturnPart(call.tool_name, {"found": text}, call.tool_call_id))
+            self._visible_texts.append(str(call.args_as_dict()["at"]))
         self.messages.append(ModelRequest(list(parts)))
 
-    def through_json(self) -> None:
+    def store_and_load(self) -> None:
         """The history is stored, and read again."""
         stored = msgspec.json.encode(self.messages)
         self.messages = msgspec.json.decode(stored, type=list[ModelMessage])
@@ -108,7 +108,7 @@ class Conversation:
         await run.open()
         self._check(upstream, thinking)
         if act.cut:
-            await _until(run, _begun(upstream.answers[-1], upstream))
+            await _read_until(run, _has_begun_last_block(upstream.answers[-1], upstream))
             run.cancel()
         else:
             while await run.read() is not None:
@@ -116,33 +116,33 @@ class Conversation:
         assert run.run.run_end is not None
         assert run.run.run_end.status == ("cancelled" if act.cut else "completed"), run.run.run_end
         self.messages += run.run.messages
-        said = upstream.answers[-1]
-        self._latest = said
-        self._answers.setdefault(side, []).append(said)
+        answer = upstream.answers[-1]
+        self._latest = answer
+        self._answers.setdefault(side, []).append(answer)
         if act.cut:
-            self._cut.append(said)
-        self._said += [block.text for block in said if block.kind == "text" and block.whole]
+            self._cut.append(answer)
+        self._visible_texts += [block.text for block in answer if block.kind == "text" and block.whole]
 
     # --- what must hold ----------------------------------------------------------------------------------------
 
     def _check(self, upstream: Upstream, thinking: bool) -> None:
-        raw, found = upstream.raw[-1], upstream.found
+        raw, received = upstream.raw[-1], upstream.received_canaries
         story = "\n".join(self.steps)
-        assert {canary.side for canary in found} <= {upstream.side}, story
-        must: set[tuple[int, str]] = set()
-        may: set[tuple[int, str]] = set()
-        for said in self._answers.get(upstream.side, []):
-            returned = upstream.returned([block for block in said if block.whole], thinking)
-            must |= set() if said in self._cut else returned
-            may |= returned
-        own = {(canary.number, canary.kind) for canary in found}
-        assert must <= own, f"lost {must - own}\n{story}"
-        assert own <= may, f"too much: {own - may}\n{story}"
-        numbers = [canary.number for canary in found]
+        assert {canary.side for canary in received} <= {upstream.side}, story
+        required: set[tuple[int, str]] = set()
+        allowed: set[tuple[int, str]] = set()
+        for answer in self._answers.get(upstream.side, []):
+            returned = upstream.required_canaries([block for block in answer if block.whole], thinking)
+            required |= set() if answer in self._cut else returned
+            allowed |= returned
+        received_pairs = {(canary.number, canary.kind) for canary in received}
+        assert required <= received_pairs, f"lost {required - received_pairs}\n{story}"
+        assert received_pairs <= allowed, f"too much: {received_pairs - allowed}\n{story}"
+        numbers = [canary.number for canary in received]
         assert numbers == sorted(numbers), story
         text = raw.decode()
-        for words in self._said:
-            assert words in text, f"{words} did not reach {upstream.side}\n{story}"
+        for expected_text in self._visible_texts:
+            assert expected_text in text, f"{expected_text} did not reach {upstream.side}\n{story}"
 
     # --- parts of it -------------------------------------------------------------------------------------------
 
@@ -155,40 +155,40 @@ class Conversation:
         settings: ModelSettings = {"thinking": "high" if thinking else False}
         return ModelCall(upstream.model, list(self.messages), settings, TOOLS)
 
-    def _word(self, of: str) -> str:
+    def _new_text(self, of: str) -> str:
         self._words += 1
-        words = f"said-{of}-{self._words}-"
-        self._said.append(words)
-        return words
+        text = f"said-{of}-{self._words}-"
+        self._visible_texts.append(text)
+        return text
 
 
 Story: TypeAlias = Callable[[Conversation], Coroutine[Any, Any, None]]
 Talk: TypeAlias = Callable[[Story], Conversation]
 
 
-def _begun(said: list[Block], upstream: Upstream) -> Callable[[list[Event]], bool]:
+def _has_begun_last_block(answer: list[Block], upstream: Upstream) -> Callable[[list[Event]], bool]:
     """Whether the last block of an answer that is to be cut has begun, as far as this upstream shows it."""
-    kind = _KIND[said[-1].kind]
-    wanted = sum(_KIND[block.kind] is kind for block in said)
+    kind = _KIND[answer[-1].kind]
+    expected_parts = sum(_KIND[block.kind] is kind for block in answer)
 
-    def begun(events: list[Event]) -> bool:
+    def has_begun(events: list[Event]) -> bool:
         if kind is ThinkingPart and not upstream.shows_thought:
             return any(isinstance(event, ResponseStartEvent) for event in events)
         starts = [
             at for at, event in enumerate(events) if isinstance(event, PartStartEvent) and type(event.part) is kind
         ]
-        if len(starts) < wanted:
+        if len(starts) < expected_parts:
             return False
         return kind is ToolCallPart or any(isinstance(event, PartDeltaEvent) for event in events[starts[-1] :])
 
-    return begun
+    return has_begun
 
 
-async def _until(run: LiveRun, begun: Callable[[list[Event]], bool]) -> None:
+async def _read_until(run: LiveRun, has_begun: Callable[[list[Event]], bool]) -> None:
     """Read that far."""
     seen: list[Event] = []
     async with asyncio.timeout(LIMIT_SECONDS):
-        while not begun(seen):
+        while not has_begun(seen):
             batch = await run.read()
             assert batch is not None, "the turn ended by itself"
             seen += batch.events

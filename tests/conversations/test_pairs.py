@@ -41,7 +41,7 @@ def all_others(a: str) -> list[str]:
     return [side for side in SIDES if side not in one_of_each_wire(a)]
 
 
-def test_each_side_is_a_partner_in_the_core_circle() -> None:
+def test_each_side_is_a_partner_of_another_side() -> None:
     """Also beside itself."""
     assert {b for a in SIDES for b in one_of_each_wire(a) if b != a} == set(SIDES)
 
@@ -50,18 +50,18 @@ def test_each_side_is_a_partner_in_the_core_circle() -> None:
 
 
 @each_side
-def test_turn_about(talk: Talk, a: str) -> None:
+def test_providers_alternate_between_turns(talk: Talk, a: str) -> None:
     """The provider changes between turns, and between a call and its result."""
-    turn_about(talk, a, one_of_each_wire(a))
+    alternate(talk, a, one_of_each_wire(a))
 
 
 @pytest.mark.needs("long")
 @each_side
-def test_turn_about_with_all_others(talk: Talk, a: str) -> None:
-    turn_about(talk, a, all_others(a))
+def test_providers_alternate_between_turns_for_all_other_pairs(talk: Talk, a: str) -> None:
+    alternate(talk, a, all_others(a))
 
 
-def turn_about(talk: Talk, a: str, others: list[str]) -> None:
+def alternate(talk: Talk, a: str, others: list[str]) -> None:
     async def story(conversation: Conversation, b: str) -> None:
         conversation.user()
         await conversation.turn(a, CALL)
@@ -83,38 +83,38 @@ def turn_about(talk: Talk, a: str, others: list[str]) -> None:
 
 
 @each_side
-def test_cut_off_switched_off_and_stored(talk: Talk, a: str) -> None:
+def test_interrupted_stored_and_without_thinking(talk: Talk, a: str) -> None:
     """Turns are cancelled in the middle, thinking is off for some, and the history is JSON in between."""
-    cut_off_switched_off_and_stored(talk, a, one_of_each_wire(a))
+    interrupt_and_store(talk, a, one_of_each_wire(a))
 
 
 @pytest.mark.needs("long")
 @each_side
-def test_cut_off_switched_off_and_stored_with_all_others(talk: Talk, a: str) -> None:
-    cut_off_switched_off_and_stored(talk, a, all_others(a))
+def test_interrupted_stored_and_without_thinking_for_all_other_pairs(talk: Talk, a: str) -> None:
+    interrupt_and_store(talk, a, all_others(a))
 
 
-def cut_off_switched_off_and_stored(talk: Talk, a: str, others: list[str]) -> None:
+def interrupt_and_store(talk: Talk, a: str, others: list[str]) -> None:
     async def story(conversation: Conversation, b: str) -> None:
         conversation.user()
         await conversation.turn(a, CUT_THOUGHT)
         conversation.user()
         await conversation.turn(b, CALL)
         conversation.results()
-        conversation.through_json()
+        conversation.store_and_load()
         await conversation.turn(a, CUT_CALL)
         conversation.user()
-        conversation.through_json()
+        conversation.store_and_load()
         await conversation.turn(b, INTERLEAVED, thinking=False)
         conversation.results()
         await conversation.turn(a, CALL)
         conversation.results()
-        conversation.through_json()
+        conversation.store_and_load()
         await conversation.turn(a, ANSWER, thinking=False)
         conversation.user()
         await conversation.turn(b, CUT_SECOND_CALL)
         conversation.user()
-        conversation.through_json()
+        conversation.store_and_load()
         await conversation.turn(a, CUT_TEXT)
         conversation.user()
         await conversation.turn(b, ANSWER)

@@ -17,15 +17,15 @@ from pellucid.providers.history import repair_calls
 HELLO = ModelRequest([UserPromptPart("hello")])
 
 
-def called(*ids: str, complete: bool = True) -> ModelResponse:
+def calls(*ids: str, complete: bool = True) -> ModelResponse:
     return ModelResponse([ToolCallPart("f", {}, id, complete=complete) for id in ids])
 
 
-def returned(*ids: str) -> ModelRequest:
+def results(*ids: str) -> ModelRequest:
     return ModelRequest([ToolReturnPart("f", "ok", id) for id in ids])
 
 
-def whole(messages: list[ModelMessage]) -> list[list[str]]:
+def complete_call_ids(messages: list[ModelMessage]) -> list[list[str]]:
     """The ids of the calls that go, answer by answer."""
     return [
         [c.tool_call_id for c in message.tool_calls if c.complete]
@@ -34,32 +34,32 @@ def whole(messages: list[ModelMessage]) -> list[list[str]]:
     ]
 
 
-def test_what_is_in_order_is_left_alone() -> None:
+def test_a_history_in_order_is_unchanged() -> None:
     retried = ModelRequest([RetryPromptPart("again", "f", "2")])
-    history: list[ModelMessage] = [HELLO, called("1"), returned("1"), called("2"), retried, called("3")]
+    history: list[ModelMessage] = [HELLO, calls("1"), results("1"), calls("2"), retried, calls("3")]
     assert all(after is before for after, before in zip(repair_calls(history), history, strict=True))
 
 
-def test_a_call_that_was_passed_over_is_cut_off() -> None:
-    assert whole([HELLO, called("1", "2"), returned("2"), HELLO]) == [["2"]]
-    assert whole([HELLO, called("1"), HELLO]) == [[]]
-    assert whole([HELLO, called("1")]) == [["1"]], "the last message's calls wait"
-    assert whole([HELLO, called("1"), ModelResponse([TextPart("a")]), returned("1")]) == [["1"], []], "it came late"
+def test_a_call_without_a_result_is_incomplete() -> None:
+    assert complete_call_ids([HELLO, calls("1", "2"), results("2"), HELLO]) == [["2"]]
+    assert complete_call_ids([HELLO, calls("1"), HELLO]) == [[]]
+    assert complete_call_ids([HELLO, calls("1")]) == [["1"]], "the last message's calls wait"
+    assert complete_call_ids([HELLO, calls("1"), ModelResponse([TextPart("a")]), results("1")]) == [["1"], []], "it came late"
 
 
-def test_an_id_that_comes_again_is_another_call() -> None:
-    assert whole([called("1"), HELLO, called("1"), returned("1"), HELLO]) == [[], ["1"]]
-    assert whole([called("1"), returned("1"), called("1"), HELLO]) == [["1"], []]
+def test_a_repeated_id_is_another_call() -> None:
+    assert complete_call_ids([calls("1"), HELLO, calls("1"), results("1"), HELLO]) == [[], ["1"]]
+    assert complete_call_ids([calls("1"), results("1"), calls("1"), HELLO]) == [["1"], []]
 
 
-def test_a_result_of_a_cut_off_call_does_not_go() -> None:
-    assert repair_calls([called("1", complete=False), returned("1", "2")])[1] == returned("2")
-    assert repair_calls([returned("1")]) == [returned("1")], "its call may be kept elsewhere"
+def test_a_result_of_an_incomplete_call_is_dropped() -> None:
+    assert repair_calls([calls("1", complete=False), results("1", "2")])[1] == results("2")
+    assert repair_calls([results("1")]) == [results("1")], "its call may be kept elsewhere"
 
 
 def test_a_call_has_one_result() -> None:
     late = ModelRequest([ToolReturnPart("f", "late", "1"), UserPromptPart("hello")])
-    assert repair_calls([called("1"), returned("1", "1")])[1] == returned("1")
-    assert repair_calls([called("1"), returned("1"), ModelResponse([TextPart("a")]), late])[3] == HELLO
-    twice: list[ModelMessage] = [called("1", "1"), returned("1", "1"), called("1"), returned("1")]
+    assert repair_calls([calls("1"), results("1", "1")])[1] == results("1")
+    assert repair_calls([calls("1"), results("1"), ModelResponse([TextPart("a")]), late])[3] == HELLO
+    twice: list[ModelMessage] = [calls("1", "1"), results("1", "1"), calls("1"), results("1")]
     assert repair_calls(twice) == twice, "as many as there are calls"

@@ -52,17 +52,17 @@ steps = st.builds(
 
 
 @given(st.lists(steps, min_size=2, max_size=9))
-def test_any_conversation(talk: Talk, walk: list[Step]) -> None:
+def test_any_random_conversation_is_accepted(talk: Talk, walk: list[Step]) -> None:
     async def story(conversation: Conversation) -> None:
         for step in walk:
-            if not conversation.waiting or step.calls == "ignored":
+            if not conversation.pending_calls or step.calls == "ignored":
                 conversation.user()
             elif step.calls == "some":
                 conversation.results(some=1)
             else:
                 conversation.results(failed=step.calls == "failed")
             if step.stored:
-                conversation.through_json()
+                conversation.store_and_load()
             thinking = step.thinking or step.act == CUT_THOUGHT
             await conversation.turn(step.side, step.act, thinking=thinking)
 

@@ -234,7 +234,9 @@ def _requests() -> Iterator[str]:
 
 def _events() -> Iterator[str]:
     for package, roots in answer_roots().items():
-        yield from (f"{package} {name}" for name in struct_names(roots))
+        # The name of a private base class is not on the wire; its fields are those of the classes made from it.
+        public = {name: struct for name, struct in roots.items() if not name.startswith("_")}
+        yield from (f"{package} {name}" for name in struct_names(public))
 
 
 def _envelopes() -> Iterator[str]:

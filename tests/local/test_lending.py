@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pellucid.local.engine_sharing import EngineServer, FromWorker, RemoteEngine, ToWorker, WorkerConnection
 from pellucid.local.model_index import find_model
-from pellucid.local.readiness import Readiness
-from pellucid.local.supervisor import EngineQueue
+from pellucid.local.supervisor import EngineQueue, Readiness
 from tests.waiting import LIMIT_SECONDS, loop_turns
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from pellucid.local.engine import container_memory_bytes, free_memory_bytes, missing_cpu_features
 from pellucid.local.model_index import EngineError, Model
-from pellucid.local.readiness import State
-from pellucid.local.supervisor import Engine
+from pellucid.local.supervisor import Engine, State
 from tests.waiting import LIMIT_SECONDS, eventually
 
 pytestmark = pytest.mark.anyio

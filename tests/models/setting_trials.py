@@ -40,16 +40,16 @@ _THINKING = (True, False, *EFFORTS)
 def unheard(settings: ModelSettings, origin: Origin, row: Profile, send: Send) -> list[str]:
     """The sentences. Empty, too, for a call that is refused as a whole: that is said when it is sent."""
     trial = _Trial(origin, row, send)
-    given = cast("Settings", settings)
-    if isinstance(trial.sent(given), RequestError):
+    call_settings = cast("Settings", settings)
+    if isinstance(trial.sent(call_settings), RequestError):
         return []
-    found: list[str] = []
-    for name, value in given.items():
-        judge = _thinking if name == "thinking" else _number if type(value) in (int, float) else _other
-        said = judge(trial, name, value, given)
-        if said is not None:
-            found.append(f"{name}: {said}")
-    return found
+    warnings: list[str] = []
+    for name, value in call_settings.items():
+        check = _reason_for_thinking if name == "thinking" else _reason_for_number if type(value) in (int, float) else _reason_for_any
+        reason = check(trial, name, value, call_settings)
+        if reason is not None:
+            warnings.append(f"{name}: {reason}")
+    return warnings
 
 
 class _Trial:
@@ -60,7 +60,7 @@ class _Trial:
         self.row = row
         self._send = send
         self._sent: dict[str, Any] = {}
-        self._calls = [ModelCall(origin.model, messages, tools=(_TOOL,)) for messages in (_FIRST, _later(origin))]
+        self._calls = [ModelCall(origin.model, messages, tools=(_TOOL,)) for messages in (_FIRST_MESSAGES, _later_messages(origin))]
 
     def sent(self, settings: Settings) -> Any:
         """What would be sent at the start of a conversation, and later; or why it would not be."""
@@ -71,14 +71,14 @@ class _Trial:
 
     def _send_both(self, settings: Settings) -> Any:
         try:
-            return [self._send(_with(call, settings)) for call in self._calls]
+            return [self._send(_with_settings(call, settings)) for call in self._calls]
         except RequestError as error:
             return error
 
     def first(self, settings: Settings) -> Any:
         """The same at the start alone."""
-        said = self.sent(settings)
-        return said if isinstance(said, RequestError) else said[0]
+        requests = self.sent(settings)
+        return requests if isinstance(requests, RequestError) else requests[0]
 
     def differ(self, some: Settings, others: Settings) -> bool:
         one, other = self.sent(some), self.sent(others)
@@ -89,27 +89,27 @@ class _Trial:
     def shows(self, settings: Settings, value: Any) -> bool:
         """Whether all of a value can be seen in what is sent; of a yes or no it cannot be said."""
         sent = list(_leaves(self.sent(settings)))
-        return all(not isinstance(leaf, bool) and _take(sent, leaf) for leaf in _leaves(value))
+        return all(not isinstance(leaf, bool) and _remove(sent, leaf) for leaf in _leaves(value))
 
     def added(self, settings: Settings, before_them: Settings) -> list[Any]:
         """The plain values that are sent with the one settings, and not with the other."""
         before = list(_leaves(self.first(before_them)))
-        return [leaf for leaf in _leaves(self.first(settings)) if not _take(before, leaf)]
+        return [leaf for leaf in _leaves(self.first(settings)) if not _remove(before, leaf)]
 
 
-def _with(call: ModelCall, settings: Settings) -> ModelCall:
+def _with_settings(call: ModelCall, settings: Settings) -> ModelCall:
     return ModelCall(call.model, call.messages, cast("ModelSettings", dict(settings)), call.tools)
 
 
-def _without(settings: Settings, *names: str) -> Settings:
+def _without_settings(settings: Settings, *names: str) -> Settings:
     return {name: value for name, value in settings.items() if name not in names}
 
 
 # --- judgements: what is to be said of one setting; None where it is heard ------------------------------------------
 
 
-def _other(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
-    rest = _without(settings, name)
+def _reason_for_any(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
+    rest = _without_settings(settings, name)
     if trial.differ(settings, rest):
         return None
     if isinstance(value, bool) and trial.differ({**rest, name: not value}, rest):
@@ -118,15 +118,15 @@ def _other(trial: _Trial, name: str, value: Any, settings: Settings) -> str | No
         return None
     if trial.differ({name: value}, {}) and trial.shows(settings, value):
         return None  # another setting asks for the very same
-    return _why(trial, name, settings)
+    return _reason_without_effect(trial, name, settings)
 
 
-def _number(trial: _Trial, name: str, value: float, settings: Settings) -> str | None:
-    rest = _without(settings, name)
+def _reason_for_number(trial: _Trial, name: str, value: float, settings: Settings) -> str | None:
+    rest = _without_settings(settings, name)
     half = value // 2 if type(value) is int else value / 2
     tried = [{**rest, name: other} for other in (value + 1, half)]
     if not any(trial.differ(other, rest) for other in (settings, *tried)):
-        return _why(trial, name, settings)
+        return _reason_without_effect(trial, name, settings)
     if trial.shows(settings, value):
         return None
     numbers = [leaf for other in (rest, *tried) for leaf in trial.added(settings, other) if type(leaf) in (int, float)]
@@ -135,23 +135,23 @@ def _number(trial: _Trial, name: str, value: float, settings: Settings) -> str |
     return f"{value} is sent as {numbers[0]}, which is what {trial.who} takes"
 
 
-def _thinking(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
-    rest = _without(settings, name)
+def _reason_for_thinking(trial: _Trial, name: str, value: Any, settings: Settings) -> str | None:
+    rest = _without_settings(settings, name)
     sent = trial.first(settings)
-    heard = sent != trial.first(rest)
+    has_effect = sent != trial.first(rest)
     others = [other for other in _THINKING if trial.first({**rest, name: other}) != trial.first(rest)]
-    if not heard and not others:
-        return _why(trial, name, settings, "cannot be told how much to think")
+    if not has_effect and not others:
+        return _reason_without_effect(trial, name, settings, "cannot be told how much to think")
     if value is True:
         return None
     added = trial.added(settings, rest)
     words = [leaf for leaf in added if leaf in EFFORTS and isinstance(leaf, str)]
     if value in (False, "none"):
-        if not heard:
+        if not has_effect:
             return f"{trial.who} cannot be told not to think"
         least = any(word != "none" for word in words) or any(type(leaf) is int and leaf > 0 for leaf in added)
         return f"{trial.who} cannot be told not to think; it is told to think as little as it can" if least else None
-    if not heard:
+    if not has_effect:
         return f"{trial.who} knows no level {value!r}; it thinks as much as it does unasked"
     if value in added or (value in trial.row.budgets and any(type(leaf) is int for leaf in added)):
         return None
@@ -163,7 +163,7 @@ def _thinking(trial: _Trial, name: str, value: Any, settings: Settings) -> str |
     return None
 
 
-def _why(trial: _Trial, name: str, settings: Settings, what: str = "") -> str:
+def _reason_without_effect(trial: _Trial, name: str, settings: Settings, what: str = "") -> str:
     """Something does not matter: because of another setting, or in any case."""
     alone = {name: settings[name]}
     if trial.differ(alone, {}):
@@ -192,11 +192,11 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _take(values: list[Any], value: Any) -> bool:
+def _remove(values: list[Any], value: Any) -> bool:
     """Take one of these out, if it is there; `True` is not 1 here."""
-    for place, one in enumerate(values):
-        if type(one) is type(value) and one == value:
-            del values[place]
+    for index, candidate in enumerate(values):
+        if type(candidate) is type(value) and candidate == value:
+            del values[index]
             return True
     return False
 
@@ -204,10 +204,10 @@ def _take(values: list[Any], value: Any) -> bool:
 # --- a conversation on which every setting can show -----------------------------------------------------------------
 
 _TOOL = ToolDefinition("look", {"type": "object", "properties": {}})
-_FIRST: list[ModelMessage] = [ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Hello?")])]
+_FIRST_MESSAGES: list[ModelMessage] = [ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("Hello?")])]
 
 
-def _later(origin: Origin) -> list[ModelMessage]:
+def _later_messages(origin: Origin) -> list[ModelMessage]:
     answer = ModelResponse(
         [
             ThinkingPart("I look.", id="rs_1", signature="c2lnbmVk", provider_name=origin.provider),
@@ -217,4 +217,4 @@ def _later(origin: Origin) -> list[ModelMessage]:
         origin=origin,
         provider_response_id="resp_1",
     )
-    return [*_FIRST, answer, ModelRequest([ToolReturnPart("look", "nothing", "call_1")])]
+    return [*_FIRST_MESSAGES, answer, ModelRequest([ToolReturnPart("look", "nothing", "call_1")])]

@@ -76,7 +76,7 @@ def text(value: str | bytes) -> str:
 
 
 @pytest.mark.parametrize("model", ODD)
-def test_the_same_url_and_signature_as_amazons_client(model: str) -> None:
+def test_url_and_signature_equal_those_of_botocore(model: str) -> None:
     theirs = as_amazon_does(model)
     ours = BedrockConverseModel(model, region="us-east-1").request(ModelCall(model, QUESTION.messages, stream=False))
     assert ours.url == theirs.url
@@ -102,7 +102,7 @@ def test_a_session_token_is_sent_and_signed() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8"), min_size=1), st.binary())
-def test_any_id_stays_one_segment_and_any_change_changes_the_signature(model: str, body: bytes) -> None:
+def test_a_model_id_is_one_path_segment_and_any_change_changes_the_signature(model: str, body: bytes) -> None:
     url = BedrockConverseModel(model, region="eu-west-1").request(ModelCall(model, QUESTION.messages)).url
     start, _, rest = url.partition("/model/")
     segment, _, operation = rest.rpartition("/")
@@ -131,7 +131,7 @@ def test_any_id_stays_one_segment_and_any_change_changes_the_signature(model: st
         ("https://proxy/x", {}, "us-east-1"),
     ],
 )
-def test_the_region(url: str, environ: dict[str, str], region: str) -> None:
+def test_the_region_comes_from_settings_or_environment(url: str, environ: dict[str, str], region: str) -> None:
     assert sigv4.region_of(url, environ) == region
 
 
@@ -175,20 +175,20 @@ def sent(model_id: str, **more: Any) -> tuple[str, dict[str, str], bytes, str]:
 
 
 @pytest.mark.parametrize("model", ODD)
-def test_what_arrives_is_what_was_signed(model: str) -> None:
+def test_the_request_received_is_the_one_signed(model: str) -> None:
     path, headers, body, base = sent(model)
     assert path == BedrockConverseModel(model, base_url="").request(ModelCall(model, [])).url.partition(".com")[2]
     again = sigv4.sign("POST", base + path, {"Content-Type": headers["content-type"]}, body)
     assert headers["authorization"] == again["Authorization"]
 
 
-def test_a_key_wins_over_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_key_takes_precedence_over_a_signature(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sent("m", api_key="given")[1]["authorization"] == "Bearer given"
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "found")
     assert sent("m")[1]["authorization"] == "Bearer found"
 
 
-def test_nothing_to_sign_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(RequestError, match=r"AWS_BEARER_TOKEN_BEDROCK.*AWS_ACCESS_KEY_ID") as refused:
@@ -196,7 +196,7 @@ def test_nothing_to_sign_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused.value.info.kind == "unauthorized"
 
 
-def test_what_the_tools_of_amazon_say_is_no_part_of_our_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_botocore_errors_are_not_part_of_our_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobodys")
     sigv4._session.cache_clear()
     try:
@@ -207,7 +207,7 @@ def test_what_the_tools_of_amazon_say_is_no_part_of_our_message(monkeypatch: pyt
     assert refused.value.info.message == "Amazon Bedrock: the AWS credentials cannot be read"
 
 
-def test_without_the_extra_the_message_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:

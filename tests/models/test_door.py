@@ -60,7 +60,7 @@ async def hello(call: Call) -> None:
 WAYS = ("read", "left", "closed", "error")
 
 
-def test_a_script_ends_without_a_warning(upstream: Upstream) -> None:
+def test_a_program_ends_without_a_warning(upstream: Upstream) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-X", "dev", "-c", dedent(SCRIPT), upstream.url, upstream.plays(hello), *WAYS],
         capture_output=True,
@@ -70,7 +70,7 @@ def test_a_script_ends_without_a_warning(upstream: Upstream) -> None:
     assert (done.stdout.split(), done.stderr, done.returncode) == ([*WAYS], "", 0)
 
 
-def test_one_for_each_loop_and_the_same_for_all_in_it() -> None:
+def test_each_loop_has_one_pool_shared_by_its_tasks() -> None:
     async def two() -> object:
         first, second = await asyncio.gather(shared_pool(), shared_pool())
         assert first is second
@@ -82,7 +82,7 @@ def test_one_for_each_loop_and_the_same_for_all_in_it() -> None:
     assert not _shared_pool._entries
 
 
-def test_closed_by_hand_the_next_is_a_new_one() -> None:
+def test_after_close_a_new_pool_is_created() -> None:
     async def main() -> None:
         first = await shared_pool()
         await close_shared_pool()
@@ -91,32 +91,32 @@ def test_closed_by_hand_the_next_is_a_new_one() -> None:
     asyncio.run(main())
 
 
-def test_what_cannot_be_made_is_tried_again_by_whoever_asks_next() -> None:
-    made: list[str] = []
+def test_a_failed_creation_is_tried_again_by_the_next_caller() -> None:
+    log: list[str] = []
 
     async def make() -> int:
-        made.append("made")
+        log.append("made")
         await loop_turns()
-        if len(made) == 1:
+        if len(log) == 1:
             raise OSError("not yet")
-        return len(made)
+        return len(log)
 
     async def close(value: int) -> None:
         await loop_turns()
-        made.append(f"closed {value}")
+        log.append(f"closed {value}")
 
-    held = PerLoop(make, close)
+    per_loop = PerLoop(make, close)
 
     async def main() -> None:
-        first, *others = await asyncio.gather(*(held.get() for _ in range(3)), return_exceptions=True)
+        first, *others = await asyncio.gather(*(per_loop.get() for _ in range(3)), return_exceptions=True)
         assert isinstance(first, OSError)
         assert others == [2, 2]
 
     asyncio.run(main())
-    assert made == ["made", "made", "closed 2"]
+    assert log == ["made", "made", "closed 2"]
 
 
-def test_a_loop_that_is_closed_without_ceremony_is_not_kept() -> None:
+def test_the_pool_of_a_closed_loop_is_removed() -> None:
     loop = asyncio.new_event_loop()
     loop.run_until_complete(shared_pool())
     loop.close()

@@ -74,7 +74,7 @@ def embedded(engine: Engine, client: UpstreamClient) -> EmbeddedModel:
     return EmbeddedModel(cast("Any", engine), client)
 
 
-async def test_a_free_engine_answers_at_once_and_gives_its_slot_back(upstream: Upstream) -> None:
+async def test_a_free_engine_responds_at_once_and_the_slot_is_released(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say("Let me see. ", "42.")), UpstreamClient()
     try:
         stream = await embedded(engine, client).open(CALL)
@@ -88,7 +88,7 @@ async def test_a_free_engine_answers_at_once_and_gives_its_slot_back(upstream: U
         await client.aclose()
 
 
-async def test_who_waits_hears_the_place_and_then_the_answer(upstream: Upstream) -> None:
+async def test_a_queued_call_receives_its_position_and_then_the_response(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
         await engine.queue.acquire()
@@ -107,7 +107,7 @@ async def test_who_waits_hears_the_place_and_then_the_answer(upstream: Upstream)
         await client.aclose()
 
 
-async def test_a_turn_that_was_paused_before_it_began_and_is_received_late_is_whole(upstream: Upstream) -> None:
+async def test_a_turn_paused_before_its_start_and_received_late_is_complete(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
         await engine.queue.acquire()
@@ -122,7 +122,7 @@ async def test_a_turn_that_was_paused_before_it_began_and_is_received_late_is_wh
         await client.aclose()
 
 
-async def test_a_fault_while_waiting_is_received_and_nothing_is_left_to_cancel(
+async def test_an_exception_while_waiting_is_received_and_the_turn_is_over(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
@@ -146,7 +146,7 @@ async def test_a_fault_while_waiting_is_received_and_nothing_is_left_to_cancel(
         await client.aclose()
 
 
-async def test_an_engine_that_loads_is_waited_for(upstream: Upstream) -> None:
+async def test_a_call_waits_while_the_engine_loads(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
         engine.state = "loading"
@@ -158,7 +158,7 @@ async def test_an_engine_that_loads_is_waited_for(upstream: Upstream) -> None:
         await client.aclose()
 
 
-async def test_an_engine_that_does_not_start_ends_the_turn_and_frees_the_slot(upstream: Upstream) -> None:
+async def test_a_failed_engine_start_ends_the_turn_and_releases_the_slot(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
         engine.state = "failed"
@@ -171,7 +171,7 @@ async def test_an_engine_that_does_not_start_ends_the_turn_and_frees_the_slot(up
 
 
 @pytest.mark.parametrize("error", [None, ErrorInfo("server_error", "stopped")], ids=["cancelled", "failed"])
-async def test_who_leaves_while_waiting_leaves_the_line(upstream: Upstream, error: ErrorInfo | None) -> None:
+async def test_cancelling_while_queued_leaves_the_queue(upstream: Upstream, error: ErrorInfo | None) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     try:
         await engine.queue.acquire()
@@ -187,7 +187,7 @@ async def test_who_leaves_while_waiting_leaves_the_line(upstream: Upstream, erro
         await client.aclose()
 
 
-async def test_who_leaves_in_the_middle_of_the_answer_frees_the_slot(upstream: Upstream) -> None:
+async def test_cancelling_during_the_response_releases_the_slot(upstream: Upstream) -> None:
     async def for_ever(call: Call) -> None:
         await call.head()
         await call.event(delta(reasoning_content="hm"))
@@ -212,7 +212,7 @@ async def test_who_leaves_in_the_middle_of_the_answer_frees_the_slot(upstream: U
 @pytest.mark.parametrize(
     "body", [b'{"error":{"code":400,"message":"the request exceeds the available context size"}}', b"\xff<html>"]
 )
-async def test_a_refusal_is_explained_and_frees_the_slot(upstream: Upstream, body: bytes) -> None:
+async def test_a_refused_request_is_explained_and_releases_the_slot(upstream: Upstream, body: bytes) -> None:
     async def refuses(call: Call) -> None:
         await call.answer(400, body)
 
@@ -230,7 +230,7 @@ async def test_a_refusal_is_explained_and_frees_the_slot(upstream: Upstream, bod
         await client.aclose()
 
 
-async def test_an_engine_that_died_this_moment_is_asked_again(upstream: Upstream) -> None:
+async def test_a_request_to_an_engine_that_just_died_is_retried(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     alive, engine.base_url = engine.base_url, "http://127.0.0.1:1"
     try:
@@ -244,7 +244,7 @@ async def test_an_engine_that_died_this_moment_is_asked_again(upstream: Upstream
         await client.aclose()
 
 
-async def test_an_engine_that_stays_away_is_an_error_in_the_end(upstream: Upstream) -> None:
+async def test_an_unreachable_engine_is_an_error_after_the_retries(upstream: Upstream) -> None:
     engine, client = Engine(upstream, say()), UpstreamClient()
     engine.base_url = "http://127.0.0.1:1"
     try:

@@ -79,7 +79,7 @@ def asks(*content: Any) -> ModelCall:
     return ModelCall("m", [ModelRequest([UserPromptPart(list(content))])])
 
 
-def test_wherever_a_url_stands_its_data_is_sent_and_fetched_once() -> None:
+def test_a_url_in_any_message_is_fetched_once_and_sent_as_data() -> None:
     async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
         image = Image(url=f"{url}/9.png", detail="low")
         returned = ToolReturnPart("look", [image], "c1")
@@ -97,7 +97,7 @@ def test_wherever_a_url_stands_its_data_is_sent_and_fetched_once() -> None:
     run(scene)
 
 
-def test_what_was_fetched_as_one_thing_is_not_taken_for_another() -> None:
+def test_a_file_fetched_as_one_type_is_not_used_as_another() -> None:
     async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
         await model.open(asks(File(url=f"{url}/5.pdf")))
         with pytest.raises(EgressError):
@@ -106,7 +106,7 @@ def test_what_was_fetched_as_one_thing_is_not_taken_for_another() -> None:
     run(scene)
 
 
-def test_a_call_brings_so_much_along_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_one_call_are_limited_in_size_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "MAX_CALL_BYTES", 100)
 
     async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
@@ -121,7 +121,7 @@ def test_a_call_brings_so_much_along_and_no_more(monkeypatch: pytest.MonkeyPatch
     run(scene)
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(media, "MAX_CACHED_BYTES", 100)
 
     async def scene(url: str, files: Files, model: MediaModel, heard: RecordingModel) -> None:
@@ -138,9 +138,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def handed(policy: EgressPolicy, call: ModelCall) -> ModelCall:
     """What a model gets that fetches by itself."""
-    heard = RecordingModel()
-    asyncio.run(MediaModel(heard, MediaFetcher(policy)).open(call))
-    return heard.calls[0]
+    inner = RecordingModel()
+    asyncio.run(MediaModel(inner, MediaFetcher(policy)).open(call))
+    return inner.calls[0]
 
 
 async def names(host: str) -> list[str]:
@@ -169,7 +169,7 @@ NOT_HANDED_ON = [
 @pytest.mark.parametrize(
     "content", [lambda url: Image(url=url), lambda url: File(file_id=url), lambda url: Audio(data=url)]
 )
-def test_what_may_not_be_fetched_here_is_not_handed_on_to_be_fetched(content: Callable[[str], Any]) -> None:
+def test_a_url_that_the_policy_refuses_is_not_passed_to_the_provider(content: Callable[[str], Any]) -> None:
     policy = EgressPolicy(resolve=names)
     with Cases() as case:
         for url in NOT_HANDED_ON:
@@ -185,23 +185,23 @@ def test_what_may_not_be_fetched_here_is_not_handed_on_to_be_fetched(content: Ca
 @pytest.mark.parametrize(
     "url", ["https://good.test/a.png?b=%2F", "https://unknown.test/a.png", "data:image/png;base64,AAAA", "DATA:,a"]
 )
-def test_what_may_be_is_handed_on_to_the_letter(url: str) -> None:
+def test_an_allowed_url_is_passed_to_the_provider_unchanged(url: str) -> None:
     call = asks("See:", Image(url=url), File(data="QUFB", filename="a:b"), File(file_id="file-1"))
     assert handed(EgressPolicy(resolve=names), call) == call
 
 
-def test_the_operator_says_what_is_handed_on_all_the_same() -> None:
+def test_an_allowlist_permits_internal_urls() -> None:
     policy = EgressPolicy(["vault.internal", "10.0.0.0/8", "s3://"], resolve=names)
     handed(policy, asks(*map(_image, ("http://vault.internal/", "http://10.1.2.3/", "s3://bucket/key"))))
     with pytest.raises(EgressError):
         handed(policy, asks(_image("file:///etc/passwd")))
 
 
-def test_a_name_is_looked_up_once_in_a_while() -> None:
-    asked: list[str] = []
+def test_a_resolved_name_is_cached() -> None:
+    lookups: list[str] = []
 
     async def resolve(host: str) -> list[str]:
-        asked.append(host)
+        lookups.append(host)
         return ["93.184.215.14"]
 
     async def main() -> None:
@@ -210,7 +210,7 @@ def test_a_name_is_looked_up_once_in_a_while() -> None:
             await model.open(asks(_image("https://good.test/a"), _image("https://good.test/a")))
 
     asyncio.run(main())
-    assert asked == ["good.test"]
+    assert lookups == ["good.test"]
 
 
 def _image(url: str) -> Image:

@@ -32,7 +32,7 @@ class Receiver:
         self.texts: list[str] = []
         self.added: list[str] = []
         self.failures: list[BaseException] = []
-        self._breaks = breaks
+        self._fails = breaks
 
     def __call__(self, read: ModelRead) -> None:
         self.reads.append(read)
@@ -46,7 +46,7 @@ class Receiver:
         return TextWriter(lambda text, time_ms: text, self._write, self._write_all)
 
     def _write(self, text: str) -> None:
-        if self._breaks:
+        if self._fails:
             raise SystemExit
         self.texts.append(text)
 
@@ -71,7 +71,7 @@ def begun(receiver: Receiver) -> tuple[PushedResponse, Any]:
     return response, stream
 
 
-def test_texts_are_passed_on_and_added_before_what_follows() -> None:
+def test_texts_are_passed_on_and_added_before_the_next_event() -> None:
     receiver = Receiver()
     response, stream = begun(receiver)
     assert receiver.texts == [" 3", " 4"]
@@ -87,17 +87,17 @@ def test_texts_are_passed_on_and_added_before_what_follows() -> None:
 
 
 @pytest.mark.parametrize("error", [None, ErrorInfo("timeout", "the server was silent")])
-def test_a_turn_that_breaks_off_is_closed_with_what_came(error: ErrorInfo | None) -> None:
+def test_a_truncated_turn_is_closed_with_the_content_received(error: ErrorInfo | None) -> None:
     receiver = Receiver()
     response, _ = begun(receiver)
     response.end(error)
     thought = next(event.part for event in receiver.events if isinstance(event, PartEndEvent))
     assert cast("Any", thought).content == " 0 1 2 3 4"
-    [said] = [event.error for event in receiver.events if isinstance(event, ErrorEvent)]
-    assert said.code == "stream_truncated" if error is None else said == error
+    [reported] = [event.error for event in receiver.events if isinstance(event, ErrorEvent)]
+    assert reported.code == "stream_truncated" if error is None else reported == error
 
 
-def test_a_cancelled_turn_says_what_came() -> None:
+def test_a_cancelled_turn_ends_with_the_content_received() -> None:
     receiver = Receiver()
     response, stream = begun(receiver)
     closing = stream.cancel()
@@ -109,7 +109,7 @@ def test_a_cancelled_turn_says_what_came() -> None:
     assert len(receiver.texts) == 2
 
 
-def test_what_the_writing_of_a_text_raises_is_the_receivers() -> None:
+def test_an_exception_in_the_text_writer_goes_to_the_receiver() -> None:
     receiver = Receiver(breaks=True)
     begun(receiver)
     assert [type(failure) for failure in receiver.failures] == [SystemExit] * len(receiver.failures)
@@ -118,7 +118,7 @@ def test_what_the_writing_of_a_text_raises_is_the_receivers() -> None:
     assert receiver.added[0] == " 3"
 
 
-def test_a_fault_of_a_decoder_ends_the_turn_and_closes_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decoder_exception_ends_the_turn_and_closes_the_response(monkeypatch: pytest.MonkeyPatch) -> None:
     receiver = Receiver()
     response, stream = begun(receiver)
 
@@ -169,7 +169,7 @@ async def test_a_reader_pauses_the_upstream_between_its_reads() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_reader_that_cancels_gets_no_more() -> None:
+async def test_a_cancelled_reader_gets_no_more_reads() -> None:
     response = PushedResponse()
     reader, first = await reading(response)
     reader.cancel()
@@ -179,7 +179,7 @@ async def test_a_reader_that_cancels_gets_no_more() -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("read", [None, ZeroDivisionError()])
-async def test_a_reader_gets_the_end_that_is_none_and_the_fault(read: ModelRead) -> None:
+async def test_a_reader_gets_none_at_the_end_and_the_exception(read: ModelRead) -> None:
     reader, first = await reading(PushedResponse())
     reader._receive(read)
     if read is None:
@@ -192,13 +192,13 @@ async def test_a_reader_gets_the_end_that_is_none_and_the_fault(read: ModelRead)
 # --- what a model says of itself ---------------------------------------------------------------------------------
 
 
-def test_a_models_address() -> None:
+def test_a_url_of_a_model() -> None:
     model = Model("m", ROWS["vllm"], base_url="http://[::1]:8000/v1")
     assert model.address == ("::1", 8000)
     assert Model("m", ROWS["openai"]).address == ("api.openai.com", None)
 
 
-def test_what_is_refused_as_a_whole_has_no_warnings() -> None:
+def test_a_refused_call_has_no_warnings() -> None:
     call = ModelCall("m", [ModelRequest([UserPromptPart("q")])], settings={"top_k": 3})
     row = load_profiles({"mine": {"wire": "openai_chat"}}, ROWS)["mine"]
     model = Model("m", row)

@@ -68,7 +68,7 @@ async def answer_of(model: Model, call: ModelCall = QUESTION) -> ModelResponse:
 
 
 @pytest.mark.parametrize(("cls", "row", "url"), CLASSES)
-def test_every_class_knows_its_place(cls: type[ProviderModel], row: str, url: str) -> None:
+def test_every_class_has_its_profile_and_url(cls: type[ProviderModel], row: str, url: str) -> None:
     model = cls("m", account="team")
     assert (model.profile.name, model.origin.provider, model.origin.account) == (row, row, "team")
     assert model.model_name == model.name == model.origin.model == "m"
@@ -77,7 +77,7 @@ def test_every_class_knows_its_place(cls: type[ProviderModel], row: str, url: st
 
 
 @pytest.mark.parametrize(("cls", "row", "url"), CLASSES)
-def test_a_missing_key_is_told_when_it_is_asked_and_not_before(
+def test_a_missing_key_is_an_error_of_the_call_not_of_the_constructor(
     cls: type[ProviderModel], row: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = cls("m")
@@ -94,7 +94,7 @@ def test_a_missing_key_is_told_when_it_is_asked_and_not_before(
     assert cls("m", api_key="given").api_key() == "given"
 
 
-def test_a_server_elsewhere_may_want_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_base_url_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     assert OpenAIChatModel("m", base_url="http://127.0.0.1:1/v1").api_key() is None
     monkeypatch.setenv("OPENAI_BASE_URL", "http://10.0.0.1/v1/")
     model = OpenAIResponsesModel("m")
@@ -102,12 +102,12 @@ def test_a_server_elsewhere_may_want_no_key(monkeypatch: pytest.MonkeyPatch) -> 
     assert model.request(QUESTION).url == "http://10.0.0.1/v1/responses"
 
 
-def test_a_provider_without_an_address_says_so() -> None:
+def test_a_profile_without_a_base_url_requires_one() -> None:
     with pytest.raises(RequestError, match="base_url"):
         GoogleModel("m", profile="google-vertex", api_key="k").request(QUESTION)
 
 
-def test_bedrocks_region(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_region_of_bedrock(monkeypatch: pytest.MonkeyPatch) -> None:
     assert BedrockModel is BedrockConverseModel
     assert "//bedrock-runtime.eu-west-1." in BedrockConverseModel("m", region="eu-west-1").request(QUESTION).url
     monkeypatch.setenv("AWS_REGION", "cn-north-1")
@@ -122,7 +122,7 @@ def test_bedrocks_region(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- profiles and tags -------------------------------------------------------------------------------------------
 
 
-def test_a_profile_by_its_name_or_as_a_row() -> None:
+def test_a_profile_is_a_name_or_a_row() -> None:
     assert OpenAIChatModel("m", profile="deepseek").origin.provider == "deepseek"
     assert OpenAIChatModel("m", profile=ROWS["vllm"]).profile.thinking == "template"
     assert OllamaModel("m", profile="ollama-native").request(QUESTION).url.endswith("/api/chat")
@@ -132,7 +132,7 @@ def test_a_profile_by_its_name_or_as_a_row() -> None:
         OpenAIChatModel("m", profile="anthropic")
 
 
-def test_a_pair_of_markers_in_toml() -> None:
+def test_tags_may_be_a_pair_of_markers_in_toml() -> None:
     rows = load_profiles({"mine": {"extends": "vllm", "tags": ["<reflect>", "</reflect>"]}}, ROWS)
     assert rows["mine"].for_model("m").tags == ("<reflect>", "</reflect>")
     for wrong in (["<a>", " "], ["<a>"], ["<a>", "</a>", "x"], 3, "nosuch"):
@@ -166,7 +166,7 @@ def test_thinking_tags(cls: type[ProviderModel], upstream: Upstream) -> None:
     assert HuggingFaceModel("m", thinking_tags="mistral").profile.for_model("m").tags == "mistral"
 
 
-def test_one_model_serves_many_loops_and_settings_are_merged_key_by_key(upstream: Upstream) -> None:
+def test_a_model_works_in_several_loops_and_settings_are_merged_by_key(upstream: Upstream) -> None:
     seen: list[dict[str, Any]] = []
 
     async def script(call: Call) -> None:
@@ -186,7 +186,7 @@ def test_one_model_serves_many_loops_and_settings_are_merged_key_by_key(upstream
     assert len(seen) == 2
 
 
-def test_a_transport_that_is_given_is_used_and_left_open(upstream: Upstream) -> None:
+def test_a_transport_passed_in_is_used_and_left_open(upstream: Upstream) -> None:
     async def script(call: Call) -> None:
         await call.head()
         await call.event(delta("stop", content="hi"))
@@ -226,13 +226,13 @@ def test_a_transport_that_is_given_is_used_and_left_open(upstream: Upstream) -> 
         ("deepseek-anthropic:x", AnthropicModel, "deepseek-anthropic"),
     ],
 )
-def test_model_texts(spec: str, cls: type[ProviderModel], row: str) -> None:
+def test_a_model_spec_names_class_and_profile(spec: str, cls: type[ProviderModel], row: str) -> None:
     model = infer_model(spec)
     assert type(model) is cls
     assert (model.profile.name, model.name) == (row, spec.partition(":")[2])
 
 
-def test_every_profile_has_a_text_and_every_alias_a_profile() -> None:
+def test_every_profile_can_be_named_and_every_alias_names_a_profile() -> None:
     for row in ROWS:
         model = infer_model(f"{row}:m", account="a")
         assert isinstance(model, ProviderModel)
@@ -240,12 +240,12 @@ def test_every_profile_has_a_text_and_every_alias_a_profile() -> None:
     assert set(_ALIASES.values()) <= set(ROWS)
 
 
-def test_a_model_is_itself() -> None:
+def test_a_model_instance_is_returned_unchanged() -> None:
     model = OpenAIChatModel("m")
     assert infer_model(model) is model
 
 
-def test_the_embedded_model_by_its_name() -> None:
+def test_the_embedded_model_can_be_named() -> None:
     model = infer_model("local:default")
     assert isinstance(model, LocalModel)
     assert infer_model(f"local:{model.name}").name == model.name
@@ -264,7 +264,7 @@ def test_the_embedded_model_by_its_name() -> None:
         ("qqqqq:x", "there are: "),
     ],
 )
-def test_a_text_that_names_nothing(spec: str, said: str) -> None:
-    with pytest.raises(ConfigError) as found:
+def test_an_invalid_model_spec_is_an_error_with_a_suggestion(spec: str, expected: str) -> None:
+    with pytest.raises(ConfigError) as caught:
         infer_model(spec)
-    assert said in str(found.value)
+    assert expected in str(caught.value)

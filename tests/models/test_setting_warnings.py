@@ -185,7 +185,7 @@ OWN = {
 """What the names of a wire's own settings begin with."""
 
 
-def _named(row: Profile) -> Iterator[str]:
+def _model_names(row: Profile) -> Iterator[str]:
     """A model's name for each of the row's patterns, and one that fits none."""
     yield "some-model"
     for pattern in row.models:
@@ -196,7 +196,7 @@ def _named(row: Profile) -> Iterator[str]:
         yield name.replace("*", "-x").replace("?", "x")
 
 
-MODELS = [(name, model) for name, row in ROWS.items() for model in _named(row)]
+MODELS = [(name, model) for name, row in ROWS.items() for model in _model_names(row)]
 
 
 def names_for(row: Profile) -> list[str]:
@@ -205,12 +205,12 @@ def names_for(row: Profile) -> list[str]:
     return [name for name in VALUES if name in ModelSettings.__annotations__ or name in own]
 
 
-def expected(model: Model, given: dict[str, Any]) -> list[str]:
-    return unheard(given, model.origin, model.profile, model.request)  # type: ignore[arg-type]
+def expected(model: Model, call_settings: dict[str, Any]) -> list[str]:
+    return unheard(call_settings, model.origin, model.profile, model.request)  # type: ignore[arg-type]
 
 
-def warned(model: Model, given: dict[str, Any]) -> list[str]:
-    return model.warnings(ModelCall(model.name, [], given))  # type: ignore[arg-type]
+def warned(model: Model, call_settings: dict[str, Any]) -> list[str]:
+    return model.warnings(ModelCall(model.name, [], call_settings))  # type: ignore[arg-type]
 
 
 def model_of(row: str, name: str) -> Model:
@@ -220,15 +220,15 @@ def model_of(row: str, name: str) -> Model:
 @st.composite
 def settings_for(draw: st.DrawFn, row: Profile) -> dict[str, Any]:
     names = draw(st.lists(st.sampled_from(names_for(row)), min_size=1, max_size=6, unique=True))
-    given = {name: draw(st.sampled_from(VALUES[name])) for name in names}
-    if len(given) > 2 and not REPLACED.isdisjoint(given.get("extra_body", ())):
+    drawn = {name: draw(st.sampled_from(VALUES[name])) for name in names}
+    if len(drawn) > 2 and not REPLACED.isdisjoint(drawn.get("extra_body", ())):
         # The trials count it as an effect of a setting that others are withheld because of it, although its own
         # fields are replaced.
-        del given["extra_body"]
-    return given
+        del drawn["extra_body"]
+    return drawn
 
 
-def test_each_setting_alone_on_every_row() -> None:
+def test_warnings_of_each_single_setting_on_every_row() -> None:
     with Cases() as case:
         for row, name in MODELS:
             model = model_of(row, name)
@@ -238,11 +238,11 @@ def test_each_setting_alone_on_every_row() -> None:
                         assert warned(model, {setting: value}) == expected(model, {setting: value})
 
 
-@given(st.data())
-def test_settings_among_others(data: st.DataObject) -> None:
+@drawn(st.data())
+def test_warnings_of_combined_settings(data: st.DataObject) -> None:
     model = model_of(*data.draw(st.sampled_from(MODELS)))
-    given = data.draw(settings_for(model.profile))
-    assert warned(model, given) == expected(model, given)
+    drawn = data.draw(settings_for(model.profile))
+    assert warned(model, drawn) == expected(model, drawn)
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -253,21 +253,21 @@ def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
         yield path, value
 
 
-@given(st.data())
-def test_what_a_wire_declares_is_what_it_sends(data: st.DataObject) -> None:
+@drawn(st.data())
+def test_the_declared_fields_of_settings_are_sent(data: st.DataObject) -> None:
     model = model_of(*data.draw(st.sampled_from(MODELS)))
-    given: Any = data.draw(settings_for(model.profile))
+    drawn: Any = data.draw(settings_for(model.profile))
     try:
-        sent = model.request(ModelCall(model.name, [], given))
+        sent = model.request(ModelCall(model.name, [], drawn))
     except RequestError:
         return
-    declared = WIRES[model.profile.wire].setting_fields(given, model.profile)
+    declared = WIRES[model.profile.wire].setting_fields(drawn, model.profile)
     assert set(map(repr, _leaves({"body": declared.body}))) - {"(('body',), {})"} <= set(
         map(repr, _leaves({"body": sent.body}))
     )
 
 
-def test_none_is_nothing_to_warn_of() -> None:
+def test_a_setting_of_none_has_no_warning() -> None:
     names = VALUES.keys() - {"thinking", "extra_body", "extra_headers"}  # without which there is no request
     with Cases() as case:
         for row, name in MODELS:
@@ -277,9 +277,9 @@ def test_none_is_nothing_to_warn_of() -> None:
                     assert warned(model, {setting: None}) == []
 
 
-@given(st.data())
-def test_settings_of_the_embedded_model(data: st.DataObject) -> None:
+@drawn(st.data())
+def test_warnings_of_the_embedded_model(data: st.DataObject) -> None:
     origin, row = Origin("local", "openai_chat", "embedded"), ROWS["llama.cpp"]
-    given: Any = data.draw(settings_for(row))
-    trials = unheard(given, origin, row, lambda call: _request_body(call, origin, "think.gbnf"))
-    assert embedded_warnings(ModelCall("", [], given), {}, origin, "think.gbnf") == trials
+    drawn: Any = data.draw(settings_for(row))
+    trials = unheard(drawn, origin, row, lambda call: _request_body(call, origin, "think.gbnf"))
+    assert embedded_warnings(ModelCall("", [], drawn), {}, origin, "think.gbnf") == trials

@@ -36,9 +36,9 @@ ROWS = builtin_profiles()
 TOOL = ToolDefinition("look", {"type": "object", "properties": {}})
 
 
-def call(**given: Any) -> ModelCall:
+def call(**call_settings: Any) -> ModelCall:
     messages: list[Any] = [ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("q")])]
-    return ModelCall("m", messages, given, tools=(TOOL,))  # type: ignore[arg-type]
+    return ModelCall("m", messages, call_settings, tools=(TOOL,))  # type: ignore[arg-type]
 
 
 def named(row: str) -> list[str]:
@@ -90,7 +90,7 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def test_every_setting_is_tried_here() -> None:
+def test_the_table_has_every_setting() -> None:
     assert set(GIVEN) == set(ModelSettings.__annotations__)
 
 
@@ -106,42 +106,42 @@ def leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def is_seen(model: Model, given: dict[str, Any], name: str) -> bool:
+def is_seen(model: Model, call_settings: dict[str, Any], name: str) -> bool:
     """Whether the value stands in what is sent; of a yes or no, and of what is translated, whether it matters."""
-    sent = list(leaves(model.request(call(**given))))
-    value = given[name]
+    sent = list(leaves(model.request(call(**call_settings))))
+    value = call_settings[name]
     if all(one in sent for one in leaves(value)) and not isinstance(value, bool):
         return True
-    rest = {other: its for other, its in given.items() if other != name}
+    rest = {other: its_value for other, its_value in call_settings.items() if other != name}
     matters = sent != list(leaves(model.request(call(**rest))))
     return matters and (isinstance(value, bool) or name in ("thinking", "thinking_summary", "service_tier"))
 
 
-def is_warned(model: Model, given: dict[str, Any], name: str) -> bool:
-    return any(warning.startswith(f"{name}: ") for warning in model.warnings(call(**given)))
+def is_warned(model: Model, call_settings: dict[str, Any], name: str) -> bool:
+    return any(warning.startswith(f"{name}: ") for warning in model.warnings(call(**call_settings)))
 
 
-def test_each_setting_alone_is_sent_or_named() -> None:
+def test_each_single_setting_is_sent_or_has_a_warning() -> None:
     with Cases() as case:
         for row, name in MODELS:
             model = model_of(row, name)
             for setting, value in GIVEN.items():
                 with case(f"{row} {name} {setting}"):
-                    seen, told = is_seen(model, {setting: value}, setting), is_warned(model, {setting: value}, setting)
-                    assert seen or told
-                    if seen and told:
+                    sent, warned = is_seen(model, {setting: value}, setting), is_warned(model, {setting: value}, setting)
+                    assert sent or warned
+                    if sent and warned:
                         assert setting == "thinking"  # rounded to another level
 
 
-@given(st.sampled_from(MODELS), st.sets(st.sampled_from(sorted(GIVEN)), min_size=2))
-def test_each_setting_among_others_is_sent_or_named(where: tuple[str, str], names: set[str]) -> None:
+@combined(st.sampled_from(MODELS), st.sets(st.sampled_from(sorted(GIVEN)), min_size=2))
+def test_each_combined_setting_is_sent_or_has_a_warning(where: tuple[str, str], names: set[str]) -> None:
     model = model_of(*where)
-    given = {name: GIVEN[name] for name in GIVEN if name in names}
-    for name in given:
-        assert is_seen(model, given, name) or is_warned(model, given, name), (where, name)
+    combined = {name: GIVEN[name] for name in GIVEN if name in names}
+    for name in combined:
+        assert is_seen(model, combined, name) or is_warned(model, combined, name), (where, name)
 
 
-def test_unasked_nothing_is_said_about_thinking() -> None:
+def test_without_the_setting_no_field_about_thinking_is_sent() -> None:
     # A feature may be asked for by name, in case: it begins nothing.
     other = dict.fromkeys(("messages", "input", "model", "include", "anthropic_beta"))
     with Cases() as case:
@@ -157,10 +157,10 @@ def test_unasked_nothing_is_said_about_thinking() -> None:
 @given(
     st.sampled_from(MODELS), st.sampled_from([True, False, "none", "minimal", "low", "medium", "high", "xhigh", "max"])
 )
-def test_a_level_is_asked_for_rounded_or_refused_and_never_only_dropped(where: tuple[str, str], level: Any) -> None:
+def test_a_thinking_level_is_sent_or_rounded_or_has_a_warning(where: tuple[str, str], level: Any) -> None:
     model = model_of(*where)
-    plain, asked = model.request(call()), model.request(call(thinking=level))
-    if plain == asked and not is_warned(model, {"thinking": level}, "thinking"):
+    plain, with_level = model.request(call()), model.request(call(thinking=level))
+    if plain == with_level and not is_warned(model, {"thinking": level}, "thinking"):
         # All that is left to say: yes, as much as you do anyway.
         assert level is True
         assert model.request(call(thinking=False)) != plain or model.request(call(thinking="high")) != plain
@@ -225,13 +225,13 @@ def test_a_level_is_asked_for_rounded_or_refused_and_never_only_dropped(where: t
          ["parallel_tool_calls: gemini-2.5-pro takes no such setting"]),
     ],
 )  # fmt: skip
-def test_sentences(spec: str, given: dict[str, Any], said: list[str]) -> None:
+def test_warning_messages(spec: str, call_settings: dict[str, Any], expected: list[str]) -> None:
     model = infer_model(spec)
     assert isinstance(model, Model)
-    assert model.warnings(call(**given)) == said
+    assert model.warnings(call(**call_settings)) == expected
 
 
-def test_the_models_own_settings_count_and_the_calls_win() -> None:
+def test_settings_of_the_call_take_precedence_over_those_of_the_model() -> None:
     model = OpenAIResponsesModel("gpt-5", settings={"top_k": 3, "thinking": False})
     assert len(model.warnings(call())) == 2
     assert model.warnings(call(thinking="low", top_k=4)) == ["top_k: gpt-5 takes no such setting"]
@@ -348,7 +348,7 @@ OWN: dict[Any, tuple[Model, dict[str, tuple[Any, str, Any]]]] = {
 
 
 @pytest.mark.parametrize("cls", OWN)
-def test_every_setting_of_every_class_is_in_the_table(cls: Any) -> None:
+def test_the_table_has_every_provider_setting(cls: Any) -> None:
     own = {name for name in get_type_hints(cls) if name not in ModelSettings.__annotations__}
     # Predicted outputs are known to Chat Completions alone; ids go back with a history, and have tests there.
     assert set(OWN[cls][1]) | ({"openai_prediction", "openai_send_reasoning_ids"} & own) == own
@@ -357,7 +357,7 @@ def test_every_setting_of_every_class_is_in_the_table(cls: Any) -> None:
 
 
 @pytest.mark.parametrize("cls", [cls for cls, (_, table) in OWN.items() if table])
-def test_an_own_setting_stands_where_the_provider_looks_for_it(cls: Any) -> None:
+def test_a_provider_setting_is_sent_in_its_field(cls: Any) -> None:
     model, table = OWN[cls]
     with Cases() as case:
         for name, (value, place, expected) in table.items():
@@ -368,10 +368,10 @@ def test_an_own_setting_stands_where_the_provider_looks_for_it(cls: Any) -> None
                 if place == "url":
                     assert request.url.endswith(expected)
                     continue
-                found: Any = {**request.headers, **request.body}
-                for step in [place] if place in found else place.split("."):
-                    found = found[int(step) if step.isdecimal() else step]
-                assert found == expected
+                sent_value: Any = {**request.headers, **request.body}
+                for step in [place] if place in sent_value else place.split("."):
+                    sent_value = sent_value[int(step) if step.isdecimal() else step]
+                assert sent_value == expected
                 assert serves.warnings(call(**{name: value})) == []
 
 
@@ -398,6 +398,6 @@ TWINS = [
 
 
 @pytest.mark.parametrize(("model", "given", "field", "expected"), TWINS)
-def test_a_providers_own_setting_wins(model: ProviderModel, given: dict[str, Any], field: str, expected: Any) -> None:
-    assert model.request(call(**given)).body[field] == expected
-    assert model.request(call(**dict(reversed(given.items())))).body[field] == expected, "in whatever order"
+def test_a_provider_setting_takes_precedence(model: ProviderModel, call_settings: dict[str, Any], field: str, expected: Any) -> None:
+    assert model.request(call(**call_settings)).body[field] == expected
+    assert model.request(call(**dict(reversed(call_settings.items())))).body[field] == expected, "in whatever order"

@@ -71,10 +71,10 @@ class Small:
 
 
 def talk(turns: int) -> list[ModelMessage]:
-    said: list[ModelMessage] = []
+    messages: list[ModelMessage] = []
     for number in range(turns):
-        said += [ModelRequest([UserPromptPart(f"question {number}")]), ModelResponse([TextPart("answer")])]
-    return said[:-1]
+        messages += [ModelRequest([UserPromptPart(f"question {number}")]), ModelResponse([TextPart("answer")])]
+    return messages[:-1]
 
 
 async def read(model: Small, turns: int, stop_after: int | None) -> list[Event]:
@@ -122,7 +122,7 @@ async def deliver(model: Small, turns: int, stop_after: int | None) -> list[Even
     st.sampled_from([read, deliver]),
     st.randoms(use_true_random=True),
 )
-def test_it_is_asked_with_less_until_it_fits_and_what_it_says_passes(
+def test_the_history_is_shortened_until_it_fits_and_the_response_passes(
     turns: int, room: int, in_stream: bool, stop_after: int | None, how: Any, dice: Any
 ) -> None:
     model = Small(room, dice, in_stream=in_stream)
@@ -148,7 +148,7 @@ def test_it_is_asked_with_less_until_it_fits_and_what_it_says_passes(
 
 
 @pytest.mark.parametrize("in_stream", [True, False])
-def test_what_was_left_out_stays_out_in_the_next_turn(in_stream: bool) -> None:
+def test_messages_left_out_stay_out_in_the_next_turn(in_stream: bool) -> None:
     import random
 
     model = Small(3, random.Random(1), in_stream=in_stream)
@@ -183,7 +183,7 @@ class Fails(Small):
     ],
     ids=["away", "a fault"],
 )
-def test_a_failure_when_it_is_asked_again_ends_the_run(failure: Exception, code: str | None) -> None:
+def test_a_failed_retry_ends_the_run(failure: Exception, code: str | None) -> None:
     """That it was too long stands, unless the fault is our own."""
 
     async def main() -> None:
@@ -203,7 +203,7 @@ def test_a_failure_when_it_is_asked_again_ends_the_run(failure: Exception, code:
     asyncio.run(main())
 
 
-def test_a_pause_holds_when_it_is_asked_again() -> None:
+def test_a_pause_applies_to_the_retry() -> None:
     async def main() -> None:
         model = Small(1, random.Random(0), in_stream=True)
         stream = await TruncatingModel(model).open(ModelCall("m", talk(3)))
@@ -220,7 +220,7 @@ def test_a_pause_holds_when_it_is_asked_again() -> None:
     asyncio.run(main())
 
 
-def test_what_is_cancelled_while_it_is_asked_again_is_over() -> None:
+def test_cancelling_during_the_retry_ends_the_stream() -> None:
     class Waits(Small):
         async def open(self, call: ModelCall) -> ModelStream:
             if self.request_counts:
@@ -242,7 +242,7 @@ def test_what_is_cancelled_while_it_is_asked_again_is_over() -> None:
     asyncio.run(main())
 
 
-def test_a_turn_that_stops_without_a_word_is_passed_on() -> None:
+def test_an_end_without_events_is_passed_on() -> None:
     class Silent(Small):
         async def open(self, call: ModelCall) -> ModelStream:
             return ScriptedStream([None])

@@ -32,21 +32,21 @@ ALIASES = {
 # --- the documents -----------------------------------------------------------------------------------------------
 
 
-def published() -> dict[str, Any] | None:
+def published_document() -> dict[str, Any] | None:
     """The specification's own OpenAPI document, or None where it is not there."""
     path = published_schema()
     return json.loads(path.read_bytes()) if path else None
 
 
-def inlined(schema: Any, components: dict[str, Any]) -> Any:
+def inline_references(schema: Any, components: dict[str, Any]) -> Any:
     """The schema without references (neither document has a cycle in what is written)."""
     if isinstance(schema, list):
-        return [inlined(one, components) for one in schema]
+        return [inline_references(one, components) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if isinstance(schema.get("$ref"), str):
-        return inlined(components[schema["$ref"].rpartition("/")[2]], components)
-    return {key: inlined(value, components) for key, value in schema.items()}
+        return inline_references(components[schema["$ref"].rpartition("/")[2]], components)
+    return {key: inline_references(value, components) for key, value in schema.items()}
 
 
 def _one_of(validator: Any, choices: list[Any], value: Any, schema: Any) -> Iterator[Any]:
@@ -71,17 +71,19 @@ class Schema:
         self.components = doc["components"]["schemas"]
         self.events: dict[str, dict[str, Any]] = {}
         for schema in self.components.values():
-            names = schema.get("properties", {}).get("type", {}).get("enum", ())
+            type_names = schema.get("properties", {}).get("type", {}).get("enum", ())
             # The document is of all protocols: the chat's frames are numbered as well.
-            ours = len(names) == 1 and (names[0] == "error" or names[0].startswith("response."))
+            ours = len(type_names) == 1 and (type_names[0] == "error" or type_names[0].startswith("response."))
             if ours and "sequence_number" in schema["properties"]:
-                self.events[names[0]] = inlined(schema, self.components)
+                self.events[type_names[0]] = inline_references(schema, self.components)
         self._validators: dict[str, Any] = {}
 
     def errors(self, name: str, value: Any) -> list[str]:
         """What is wrong with `value` as the event or component `name`."""
         if name not in self._validators:
-            schema = self.events[name] if name in self.events else inlined(self.components[name], self.components)
+            schema = (
+                self.events[name] if name in self.events else inline_references(self.components[name], self.components)
+            )
             self._validators[name] = Validator(schema)
         return [f"{name}{error.json_path[1:]}: {error.message}" for error in self._validators[name].iter_errors(value)]
 
@@ -89,7 +91,7 @@ class Schema:
 @cache
 def schemas() -> tuple[Schema, ...]:
     """Ours, and the published one if it is there."""
-    theirs = published()
+    theirs = published_document()
     return (Schema(build_document()), *([Schema(theirs)] if theirs is not None else []))
 
 
@@ -107,13 +109,13 @@ def request(**body: Any) -> Request:
     return parse_request(json.dumps({"input": "Hi", **body}).encode())
 
 
-def an_encoder(dialect: Dialect = "openresponses", *, obfuscate: bool = False, **body: Any) -> Encoder:
+def make_encoder(dialect: Dialect = "openresponses", *, obfuscate: bool = False, **body: Any) -> Encoder:
     return Encoder(request(**body).response("resp_1", "m", NOW), dialect, obfuscate=obfuscate)
 
 
-def encoded(batches: list[list[Event]], dialect: Dialect = "openresponses", **kwargs: Any) -> bytes:
+def encode(batches: list[list[Event]], dialect: Dialect = "openresponses", **kwargs: Any) -> bytes:
     """The whole stream that these batches give."""
-    encoder = an_encoder(dialect, **kwargs)
+    encoder = make_encoder(dialect, **kwargs)
     return encoder.start() + b"".join(encoder.feed(batch, NOW + 1) for batch in batches)
 
 
@@ -134,10 +136,10 @@ def events_of(stream: bytes) -> list[dict[str, Any]]:
     return [json.loads(frame.data) for frame in frames]
 
 
-def names(events: list[dict[str, Any]]) -> list[str]:
+def event_types(events: list[dict[str, Any]]) -> list[str]:
     """The types, without `response.`, a row of the same delta told once."""
-    short = [event["type"].removeprefix("response.") for event in events]
-    return [name for at, name in enumerate(short) if not (name.endswith(".delta") and short[at - 1 : at] == [name])]
+    types = [event["type"].removeprefix("response.") for event in events]
+    return [name for at, name in enumerate(types) if not (name.endswith(".delta") and types[at - 1 : at] == [name])]
 
 
 # --- the whole path --------------------------------------------------------------------------------------------------
@@ -162,25 +164,25 @@ USAGE: dict[str, Any] = {
 }
 
 
-def thinks(*pieces: str) -> list[dict[str, Any]]:
+def reasoning_chunks(*pieces: str) -> list[dict[str, Any]]:
     return [chunk(content=None, reasoning_content=piece) for piece in pieces]
 
 
-def says(*pieces: str) -> list[dict[str, Any]]:
+def text_chunks(*pieces: str) -> list[dict[str, Any]]:
     return [chunk(content=piece, reasoning_content=None) for piece in pieces]
 
 
-def calls(name: str, *pieces: str, id: str = "call_0", index: int = 0) -> list[dict[str, Any]]:
+def call_chunks(name: str, *pieces: str, id: str = "call_0", index: int = 0) -> list[dict[str, Any]]:
     first = {"index": index, "id": id, "type": "function", "function": {"name": name, "arguments": ""}}
     more = [{"index": index, "function": {"arguments": piece}} for piece in pieces]
     return [chunk(tool_calls=[call]) for call in (first, *more)]
 
 
-def stops(reason: str = "stop", usage: bool = True) -> list[dict[str, Any]]:
+def final_chunks(reason: str = "stop", usage: bool = True) -> list[dict[str, Any]]:
     return [chunk(reason, content=""), *([{"choices": [], "usage": USAGE}] if usage else [])]
 
 
-def frames(*chunks: dict[str, Any], done: bool = True) -> list[bytes]:
+def sse_frames(*chunks: dict[str, Any], done: bool = True) -> list[bytes]:
     """Each chunk as one read."""
     data = [b"data: %b\n\n" % json.dumps(one).encode() for one in chunks]
     return [*data, b"data: [DONE]\n\n"] if done else data
@@ -196,23 +198,23 @@ class Answer:
     """What a client gets for a provider's answer: the pieces that were written, their events, the resource."""
 
     def __init__(self, *chunks: dict[str, Any], done: bool = True, **body: Any) -> None:
-        self.encoder = an_encoder(**body)
+        self.encoder = make_encoder(**body)
         run = Run(ModelCall("m", []), Minter(b"seed"))
         run.start()
         self.pieces = [self.encoder.start()]
-        for batch in model_batches(frames(*chunks, done=done)):
+        for batch in model_batches(sse_frames(*chunks, done=done)):
             self.pieces.append(self.encoder.feed(run.feed(batch)[0], NOW))
         self.stream = b"".join(self.pieces)
         self.events = events_of(self.stream)
         self.response: dict[str, Any] = self.events[-1]["response"]
         self.output: list[dict[str, Any]] = self.response["output"]
-        self.whole: dict[str, Any] = json.loads(msgspec.json.encode(self.encoder.response))
+        self.response_without_stream: dict[str, Any] = json.loads(msgspec.json.encode(self.encoder.response))
         """What the same request gets without a stream."""
         check_events(self.events)
 
-    def of(self, name: str) -> list[dict[str, Any]]:
+    def select(self, name: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["type"] == f"response.{name}"]
 
     @property
-    def names(self) -> list[str]:
-        return names(self.events)
+    def event_types(self) -> list[str]:
+        return event_types(self.events)

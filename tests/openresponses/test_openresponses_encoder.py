@@ -35,11 +35,11 @@ from tests.openresponses.openresponses_kit import (
     ALIASES,
     NOW,
     ORIGIN,
-    an_encoder,
     check_events,
-    encoded,
+    encode,
+    event_types,
     events_of,
-    names,
+    make_encoder,
     run_events,
     schemas,
 )
@@ -54,7 +54,7 @@ LOGPROBS: list[dict[str, Any]] = [
 ]
 USAGES = [Usage(), Usage(7, 5, 3), Usage(output_tokens=4, cache_read_tokens=2**70)]
 
-says = st.lists(
+step_lists = st.lists(
     st.tuples(
         st.sampled_from(
             [
@@ -69,7 +69,7 @@ says = st.lists(
 )
 turns = st.lists(
     st.tuples(
-        says,
+        step_lists,
         st.sampled_from([None, "stop", "tool_call", "length", "content_filter", "error"]),
         st.sampled_from(USAGES),
     ),
@@ -78,7 +78,7 @@ turns = st.lists(
 )
 
 
-def say(emitter: Emitter, what: str, key: int, text: str) -> None:
+def emit_step(emitter: Emitter, what: str, key: int, text: str) -> None:
     match what:
         case "thinking":
             emitter.thinking(("raw", key), text, item=("r", key // 2), form="redacted" if key == 2 else "raw")
@@ -124,17 +124,17 @@ def run_of(script: list[Any], cause: Cause) -> tuple[list[list[Event]], Run]:
     run = Run(ModelCall("m", []), Minter(b"seed"), server_tools=frozenset({"f0"}), max_tool_calls=5)
     run.start()
     batches: list[list[Event]] = []
-    for said, reason, usage in script:
+    for steps, reason, usage in script:
         emitter = Emitter(ORIGIN)
-        read: list[list[ModelEvent]] = []
-        for call in said:
-            say(emitter, *call)
-            read.append(emitter.take())
+        batches_of_turn: list[list[ModelEvent]] = []
+        for call in steps:
+            emit_step(emitter, *call)
+            batches_of_turn.append(emitter.take())
         emitter.usage = usage
         emitter.finish(reason)
-        read.append(emitter.end(cause if said == script[-1][0] else "eof"))
+        batches_of_turn.append(emitter.end(cause if steps == script[-1][0] else "eof"))
         effects: list[Effect] = []
-        for batch in read:
+        for batch in batches_of_turn:
             events, effects = run.feed(batch)
             batches.append(events)
         if run.run_end is not None:
@@ -153,34 +153,36 @@ def run_of(script: list[Any], cause: Cause) -> tuple[list[list[Event]], Run]:
     return batches, run
 
 
-def shown(text: str) -> str:
+def replace_lone_surrogates(text: str) -> str:
     """Half a character cannot be shown."""
     return "".join("\ufffd" if "\ud800" <= char <= "\udfff" else char for char in text)
 
 
-def projected(messages: list[ModelMessage]) -> list[dict[str, Any]]:
+def output_of_parts(messages: list[ModelMessage]) -> list[dict[str, Any]]:
     """The output that these messages are, made from the parts: kind, id and text of each item."""
     out: list[dict[str, Any]] = []
     for message in messages:
         if isinstance(message, ModelRequest):
             for result in message.parts:
                 assert isinstance(result, ToolReturnPart | RetryPromptPart)
-                out.append({"call_id": result.tool_call_id, "output": shown(str(result.content))})
+                out.append({"call_id": result.tool_call_id, "output": replace_lone_surrogates(str(result.content))})
             continue
         for part in message.parts:
             entry: dict[str, Any] = {"id": getattr(part, "item_id", None)}
             match part:
                 case ThinkingPart(form="summary"):
-                    entry["summary"] = [shown(part.content)] if part.content else []
+                    entry["summary"] = [replace_lone_surrogates(part.content)] if part.content else []
                 case ThinkingPart():
-                    entry["content"] = [shown(part.content)] if part.content else []
+                    entry["content"] = [replace_lone_surrogates(part.content)] if part.content else []
                 case SealedPart():
                     entry["content"] = []
                 case TextPart() | RefusalPart():
-                    entry["content"] = [shown(part.content)]
+                    entry["content"] = [replace_lone_surrogates(part.content)]
                 case ToolCallPart():
-                    entry |= {"call_id": part.tool_call_id, "name": shown(part.tool_name)}
-                    entry["arguments"] = shown("" if not part.complete and not part.args else part.args_as_json())
+                    entry |= {"call_id": part.tool_call_id, "name": replace_lone_surrogates(part.tool_name)}
+                    entry["arguments"] = replace_lone_surrogates(
+                        "" if not part.complete and not part.args else part.args_as_json()
+                    )
                 case _:
                     continue
             if out and out[-1].get("id") == entry["id"] and "call_id" not in entry:
@@ -192,7 +194,7 @@ def projected(messages: list[ModelMessage]) -> list[dict[str, Any]]:
     return out
 
 
-def seen(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def output_of_items(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same of the items a client gets."""
     out: list[dict[str, Any]] = []
     for item in output:
@@ -213,15 +215,17 @@ def without_empty(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]))
-def test_whatever_is_said_the_stream_is_legal_and_fits_the_schemas(script: list[Any], cause: Cause) -> None:
+def test_any_run_gives_a_legal_stream_that_fits_the_schemas(script: list[Any], cause: Cause) -> None:
     batches, run = run_of(script, cause)
-    stream = encoded(batches)
+    stream = encode(batches)
     assert verify(stream) == []
     events = events_of(stream)
     check_events(events)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     # What the client has is what the conversation goes on with.
-    assert without_empty(seen(events[-1]["response"]["output"])) == without_empty(projected(list(run.messages)))
+    assert without_empty(output_of_items(events[-1]["response"]["output"])) == without_empty(
+        output_of_parts(list(run.messages))
+    )
 
 
 @given(turns, st.sampled_from(["eof", "error", "cancelled"]), st.booleans(), batch_sizes)
@@ -229,17 +233,17 @@ def test_batch_boundaries_change_no_byte_and_no_event_is_cut(
     script: list[Any], cause: Cause, obfuscate: bool, sizes: list[int]
 ) -> None:
     events = [event for batch in run_of(script, cause)[0] for event in batch]
-    at_once = encoded([events], obfuscate=obfuscate)
-    encoder = an_encoder(obfuscate=obfuscate)
+    at_once = encode([events], obfuscate=obfuscate)
+    encoder = make_encoder(obfuscate=obfuscate)
     pieces = [encoder.start(), *(encoder.feed(batch, NOW + 1) for batch in in_batches(events, sizes))]
     assert b"".join(pieces) == at_once
     assert all(piece.endswith(b"\n\n") for piece in pieces if piece)
 
 
 @given(turns, st.sampled_from(["eof", "error"]))
-def test_the_whole_response_is_the_terminal_event_s(script: list[Any], cause: Cause) -> None:
+def test_the_response_without_a_stream_is_that_of_the_terminal_event(script: list[Any], cause: Cause) -> None:
     batches, _ = run_of(script, cause)
-    encoder = an_encoder()
+    encoder = make_encoder()
     stream = encoder.start() + b"".join(encoder.feed(batch, NOW) for batch in batches)
     whole = json.loads(msgspec.json.encode(encoder.response))
     assert whole == events_of(stream)[-1]["response"]
@@ -247,16 +251,16 @@ def test_the_whole_response_is_the_terminal_event_s(script: list[Any], cause: Ca
         assert schema.errors(name, whole) == []
 
 
-@given(says, st.integers(0, 60), st.booleans())
-def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, count: int, cancel: bool) -> None:
+@given(step_lists, st.integers(0, 60), st.booleans())
+def test_a_run_that_is_cut_anywhere_gives_a_closed_and_legal_stream(steps: Any, count: int, cancel: bool) -> None:
     emitter = Emitter(ORIGIN)
-    for call in said:
-        say(emitter, *call)
+    for call in steps:
+        emit_step(emitter, *call)
     run = Run(ModelCall("m", []), Minter(b"seed"))
     events, _ = run.feed(emitter.end()[:count])
     if cancel:
         run.cancel()
-    stream = encoded([events + run.end()])
+    stream = encode([events + run.end()])
     assert verify(stream) == []
     check_events(events_of(stream))
 
@@ -264,7 +268,7 @@ def test_wherever_a_run_is_broken_off_the_stream_is_closed_and_legal(said: Any, 
 @given(turns)
 def test_in_openai_s_dialect_only_names_and_the_form_of_the_error_differ(script: list[Any]) -> None:
     batches, _ = run_of(script, "eof")
-    ours, theirs = encoded(batches), encoded(batches, "openai")
+    ours, theirs = encode(batches), encode(batches, "openai")
     assert verify(theirs, "openai") == []
     renamed = []
     for event in events_of(theirs):
@@ -285,7 +289,7 @@ def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
     for kind in (emitter.thinking, emitter.text):
         for at in range(0, len(text), size):
             kind("k", text[at : at + size])
-    events = events_of(encoded([run_events(emitter.end())]))
+    events = events_of(encode([run_events(emitter.end())]))
     for name in ("response.reasoning", "response.output_text"):
         deltas = "".join(event["delta"] for event in events if event["type"] == f"{name}.delta")
         done = "".join(event["text"] for event in events if event["type"] == f"{name}.done")
@@ -295,32 +299,34 @@ def test_text_is_conserved_character_by_character(text: str, size: int) -> None:
 # --- the corners, one by one --------------------------------------------------------------------------------------
 
 
-def stream_of(*said: tuple[str, int, str], reason: Any = "stop", usage: Usage | None = None) -> list[dict[str, Any]]:
+def legal_events(
+    *steps: tuple[str, int, str], reason: Any = "stop", usage: Usage | None = None
+) -> list[dict[str, Any]]:
     emitter = Emitter(ORIGIN)
-    for call in said:
-        say(emitter, *call)
+    for call in steps:
+        emit_step(emitter, *call)
     emitter.finish(reason)
     emitter.usage = usage or Usage()
-    stream = encoded([run_events(emitter.end())])
+    stream = encode([run_events(emitter.end())])
     assert verify(stream) == []
     check_events(events_of(stream))
     return events_of(stream)
 
 
-def test_only_a_signature_is_an_item_added_and_done_without_deltas() -> None:
-    events = stream_of(("seal", 0, "blob"))
-    assert names(events)[2:-1] == ["output_item.added", "output_item.done"]
+def test_a_signature_alone_is_an_item_without_deltas() -> None:
+    events = legal_events(("seal", 0, "blob"))
+    assert event_types(events)[2:-1] == ["output_item.added", "output_item.done"]
     assert set(events[3]["item"]) == {"type", "id", "summary", "status"}
 
 
 def test_a_signature_before_its_text_opens_nothing_until_the_text_comes() -> None:
-    events = stream_of(("seal", 0, "early"), ("thinking", 0, "then text"))
-    assert names(events)[2:6] == ["output_item.added", "content_part.added", "reasoning.delta", "reasoning.done"]
+    events = legal_events(("seal", 0, "early"), ("thinking", 0, "then text"))
+    assert event_types(events)[2:6] == ["output_item.added", "content_part.added", "reasoning.delta", "reasoning.done"]
 
 
 def test_summaries_count_by_summary_index_and_raw_text_by_content_index() -> None:
-    events = stream_of(("summary", 0, "s0"), ("summary", 1, "s1"), ("thinking", 0, "raw"), ("thinking", 1, "more"))
-    assert names(events)[2:-1] == [
+    events = legal_events(("summary", 0, "s0"), ("summary", 1, "s1"), ("thinking", 0, "raw"), ("thinking", 1, "more"))
+    assert event_types(events)[2:-1] == [
         "output_item.added",
         *["reasoning_summary_part.added", "reasoning_summary_text.delta"],
         *["reasoning_summary_text.done", "reasoning_summary_part.done"],
@@ -337,29 +343,29 @@ def test_summaries_count_by_summary_index_and_raw_text_by_content_index() -> Non
     assert [part["text"] for part in item["content"]] == ["raw", "more"]
 
 
-def test_a_second_stretch_of_reasoning_is_a_second_item() -> None:
-    events = stream_of(("thinking", 0, "one"), ("text", 0, "said"), ("thinking", 0, "two"))
+def test_reasoning_after_text_is_a_second_item() -> None:
+    events = legal_events(("thinking", 0, "one"), ("text", 0, "said"), ("thinking", 0, "two"))
     output = events[-1]["response"]["output"]
     assert [item["type"] for item in output] == ["reasoning", "message", "reasoning"]
     assert len({item["id"] for item in output}) == 3
 
 
 @pytest.mark.parametrize("unshown", ["builtin", "file", "opaque", "compaction"])
-def test_what_has_no_place_in_the_output_takes_no_index_and_leaves_no_trace(unshown: str) -> None:
-    events = stream_of(("thinking", 0, "t"), (unshown, 0, "CANARY"), ("text", 0, "a"), (unshown, 0, "CANARY"))
+def test_a_part_without_an_output_item_takes_no_index_and_leaves_no_trace(unshown: str) -> None:
+    events = legal_events(("thinking", 0, "t"), (unshown, 0, "CANARY"), ("text", 0, "a"), (unshown, 0, "CANARY"))
     added = [event for event in events if event["type"] == "response.output_item.added"]
     assert [(event["output_index"], event["item"]["type"]) for event in added] == [(0, "reasoning"), (1, "message")]
     assert "CANARY" not in json.dumps(events)
 
 
 def test_opaque_data_of_reasoning_is_not_shown() -> None:
-    events = stream_of(("seal", 0, "CANARY"), ("thinking", 0, "t"), ("item", 0, "CANARY"), ("sealed", 0, "CANARY"))
+    events = legal_events(("seal", 0, "CANARY"), ("thinking", 0, "t"), ("item", 0, "CANARY"), ("sealed", 0, "CANARY"))
     assert "CANARY" not in json.dumps(events)
 
 
 def test_a_refusal_is_a_content_part_of_the_message() -> None:
-    events = stream_of(("text", 0, "Well,"), ("refusal", 0, "no."))
-    assert names(events)[2:-1] == [
+    events = legal_events(("text", 0, "Well,"), ("refusal", 0, "no."))
+    assert event_types(events)[2:-1] == [
         "output_item.added",
         *["content_part.added", "output_text.delta", "output_text.done", "content_part.done"],
         *["content_part.added", "refusal.delta", "refusal.done", "content_part.done"],
@@ -369,17 +375,17 @@ def test_a_refusal_is_a_content_part_of_the_message() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "title"),
+    ("annotation", "title"),
     [
         ({"type": "url_citation", "url": "https://e.org", "title": "T", "start_index": 1, "end_index": 2}, "T"),
         ({"type": "url_citation", "url_citation": {"url": "https://e.org", "start_index": 1, "end_index": 2}}, ""),
     ],
 )
-def test_citations_flat_and_nested_are_events_and_part_of_the_text(given_: dict[str, Any], title: str) -> None:
+def test_citations_flat_and_nested_are_events_and_part_of_the_text(annotation: dict[str, Any], title: str) -> None:
     emitter = Emitter(ORIGIN)
-    emitter.text("t", "see", annotations=[given_])
-    emitter.text("t", annotations=[given_, {"type": "file_citation", "file_id": "f"}])
-    events = events_of(encoded([run_events(emitter.end())]))
+    emitter.text("t", "see", annotations=[annotation])
+    emitter.text("t", annotations=[annotation, {"type": "file_citation", "file_id": "f"}])
+    events = events_of(encode([run_events(emitter.end())]))
     citation = {"type": "url_citation", "url": "https://e.org", "title": title, "start_index": 1, "end_index": 2}
     added = [event for event in events if event["type"] == "response.output_text.annotation.added"]
     assert [(event["annotation_index"], event["annotation"]) for event in added] == [(0, citation), (1, citation)]
@@ -389,15 +395,15 @@ def test_citations_flat_and_nested_are_events_and_part_of_the_text(given_: dict[
 def test_logprobs_have_every_field_even_where_the_provider_gave_none() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "é", logprobs=[{"token": "é", "logprob": -0.1, "bytes": None}])
-    events = events_of(encoded([run_events(emitter.end())]))
+    events = events_of(encode([run_events(emitter.end())]))
     check_events(events)
     whole = [{"token": "é", "logprob": -0.1, "bytes": [195, 169], "top_logprobs": []}]
     assert [event["logprobs"] for event in events if event["type"].startswith("response.output_text.d")] == [whole] * 2
 
 
-def test_usage_that_was_not_reported_is_null_and_what_was_is_summed() -> None:
-    assert stream_of(("text", 0, "a"))[-1]["response"]["usage"] is None
-    usage = stream_of(("text", 0, "a"), usage=Usage(7, 5, 3, 2))[-1]["response"]["usage"]
+def test_unknown_usage_is_null_and_known_usage_has_a_total() -> None:
+    assert legal_events(("text", 0, "a"))[-1]["response"]["usage"] is None
+    usage = legal_events(("text", 0, "a"), usage=Usage(7, 5, 3, 2))[-1]["response"]["usage"]
     assert usage == {
         "input_tokens": 7,
         "output_tokens": 5,
@@ -411,31 +417,31 @@ def test_usage_that_was_not_reported_is_null_and_what_was_is_summed() -> None:
 def test_a_call_without_arguments_has_an_empty_object(args: Any) -> None:
     emitter = Emitter(ORIGIN)
     emitter.tool_call("f", args, name="now", call_id="c")
-    stream = encoded([run_events(emitter.end())])
+    stream = encode([run_events(emitter.end())])
     assert verify(stream) == []
     assert events_of(stream)[-1]["response"]["output"][0]["arguments"] == "{}"
 
 
-def test_a_call_that_was_cut_off_is_kept_as_it_was_cut() -> None:
+def test_an_interrupted_call_keeps_its_partial_arguments() -> None:
     for text in ("", '{"city": "Par'):
-        response = stream_of(("call", 0, text), reason="length")[-1]["response"]
+        response = legal_events(("call", 0, text), reason="length")[-1]["response"]
         assert response["status"] == "incomplete"
         [call] = response["output"]
         assert (call["status"], call["arguments"]) == ("incomplete", text)
 
 
-def test_a_cancelled_run_is_incomplete_and_says_so() -> None:
+def test_a_cancelled_run_is_incomplete_with_the_reason_cancelled() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "half a th")
     run = Run(ModelCall("m", []), Minter(b""))
     run.cancel()
-    events = events_of(encoded([run.feed(emitter.end("cancelled"))[0]]))
+    events = events_of(encode([run.feed(emitter.end("cancelled"))[0]]))
     assert events[-1]["type"] == "response.incomplete"
     assert events[-1]["response"]["incomplete_details"] == {"reason": "cancelled"}
 
 
-def test_a_failure_keeps_what_came_and_is_said_twice_as_the_specification_wants() -> None:
-    events = stream_of(("thinking", 0, "kept"), ("fail", 2, "why"))
+def test_a_failed_stream_keeps_its_output_and_has_an_error_and_a_failed_event() -> None:
+    events = legal_events(("thinking", 0, "kept"), ("fail", 2, "why"))
     error, failed = events[-2:]
     assert error["error"] == {"type": "model_error", "code": "c", "message": "broke: why", "param": "why"}
     assert failed["response"]["error"] == {"code": "c", "message": "broke: why"}
@@ -444,15 +450,15 @@ def test_a_failure_keeps_what_came_and_is_said_twice_as_the_specification_wants(
     assert failed["response"]["completed_at"] is None
 
 
-def test_a_queued_response_begins_when_the_model_does() -> None:
+def test_a_queued_response_is_in_progress_when_the_model_begins() -> None:
     emitter = Emitter(ORIGIN)
     emitter.text("t", "a")
-    encoder = an_encoder()
+    encoder = make_encoder()
     stream = encoder.start(queued=True) + encoder.feed(run_events(emitter.end()), NOW)
     assert verify(stream) == []
     events = events_of(stream)
     check_events(events)
-    assert names(events)[:4] == ["created", "queued", "in_progress", "output_item.added"]
+    assert event_types(events)[:4] == ["created", "queued", "in_progress", "output_item.added"]
     assert [event["response"]["status"] for event in events[:3]] == ["queued", "queued", "in_progress"]
 
 
@@ -461,7 +467,7 @@ def test_obfuscation_pads_every_delta_that_has_the_field_to_a_multiple_of_32() -
     for at in range(40):
         emitter.text("t", "é\n" * at)
     emitter.refusal("r", "no")
-    events = events_of(encoded([run_events(emitter.end())], obfuscate=True))
+    events = events_of(encode([run_events(emitter.end())], obfuscate=True))
     check_events(events)
     for event in events:
         if event["type"] == "response.output_text.delta":
@@ -471,21 +477,23 @@ def test_obfuscation_pads_every_delta_that_has_the_field_to_a_multiple_of_32() -
             assert "obfuscation" not in event
 
 
-def test_very_long_text_comes_whole() -> None:
+def test_very_long_text_is_not_truncated() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "x" * 5_000_000)
-    events = events_of(encoded([run_events(emitter.end())]))
+    events = events_of(encode([run_events(emitter.end())]))
     assert [len(event["text"]) for event in events if event["type"] == "response.reasoning.done"] == [5_000_000]
 
 
-def test_half_a_character_is_replaced_and_never_raises() -> None:
-    events = stream_of(("thinking", 0, "\ud83d"), ("text", 0, "a\udc00"), ("call", 0, "\ud83d"), ("cite", 0, "\ud83d"))
+def test_a_lone_surrogate_is_replaced_and_never_raises() -> None:
+    events = legal_events(
+        ("thinking", 0, "\ud83d"), ("text", 0, "a\udc00"), ("call", 0, "\ud83d"), ("cite", 0, "\ud83d")
+    )
     text = json.dumps(events)
     assert "\\ufffd" in text
     assert "\\ud83d" not in text
 
 
-def test_opaque_data_that_is_no_json_or_bottomless_is_nobody_s_trouble() -> None:
+def test_opaque_data_that_json_cannot_hold_does_not_break_the_stream() -> None:
     deep: Any = []
     for _ in range(5000):
         deep = [deep]
@@ -493,17 +501,17 @@ def test_opaque_data_that_is_no_json_or_bottomless_is_nobody_s_trouble() -> None
     emitter.thinking("k", "t", details={"native": deep, "what": object()})
     emitter.item("i", "reasoning", native=deep)
     emitter.fail(ErrorInfo("model_error", "broke", native=deep))
-    stream = encoded([run_events(emitter.end())])
+    stream = encode([run_events(emitter.end())])
     assert verify(stream) == []
 
 
-def test_item_ids_have_their_prefix_in_stream_and_store() -> None:
+def test_item_ids_have_their_prefix_in_stream_and_history() -> None:
     emitter = Emitter(ORIGIN)
     emitter.thinking("k", "t")
     emitter.text("t", "a")
     emitter.tool_call("f", "{}", name="f", call_id="c")
     run = Run(ModelCall("m", []), Minter(b""))
-    events = events_of(encoded([run.feed(emitter.end())[0]]))
+    events = events_of(encode([run.feed(emitter.end())[0]]))
     ids = [item["id"] for item in events[-1]["response"]["output"]]
     assert [id.partition("_")[0] for id in ids] == ["rs", "msg", "fc"]
     [message] = run.messages

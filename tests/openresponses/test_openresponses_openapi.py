@@ -13,7 +13,7 @@ from pellucid.errors import RequestError
 from pellucid.protocols.openresponses import openapi, parse_request
 from pellucid.protocols.openresponses import types as t
 from pellucid.server.openapi import build_document
-from tests.openresponses.openresponses_kit import ALIASES, Schema, published, schemas
+from tests.openresponses.openresponses_kit import ALIASES, Schema, published_document, schemas
 
 DOC = build_document()
 OURS = schemas()[0]
@@ -23,9 +23,9 @@ spec = pytest.mark.needs("schema")
 
 def references(value: Any) -> list[str]:
     if isinstance(value, dict):
-        inner = [found for entry in value.values() for found in references(entry)]
+        inner = [ref for entry in value.values() for ref in references(entry)]
         return inner + ([value["$ref"]] if isinstance(value.get("$ref"), str) else [])
-    return [found for entry in value for found in references(entry)] if isinstance(value, list) else []
+    return [ref for entry in value for ref in references(entry)] if isinstance(value, list) else []
 
 
 def test_the_document_has_what_openapi_31_requires() -> None:
@@ -42,7 +42,7 @@ def test_the_document_has_what_openapi_31_requires() -> None:
     assert json.loads(json.dumps(DOC)) == DOC
 
 
-def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+def test_every_reference_resolves_and_every_schema_is_valid() -> None:
     components = DOC["components"]["schemas"]
     mapped = [
         ref
@@ -64,7 +64,7 @@ def values_of(value: Any, key: str) -> list[Any]:
     return here + [one for entry in inner for one in values_of(entry, key)]
 
 
-def test_the_stream_is_made_of_every_event_there_is() -> None:
+def test_the_stream_schema_has_every_event() -> None:
     stream = DOC["paths"]["/v1/responses"]["post"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
     assert set(stream["discriminator"]["mapping"]) == {*openapi.EVENTS, *ALIASES} == set(OURS.events)
     assert len(stream["oneOf"]) == 24 + len(ALIASES)
@@ -72,7 +72,7 @@ def test_the_stream_is_made_of_every_event_there_is() -> None:
 
 @spec
 def test_the_events_are_the_specification_s_with_exactly_its_required_fields() -> None:
-    theirs = Schema(published() or {})
+    theirs = Schema(published_document() or {})
     assert set(openapi.EVENTS) == set(theirs.events)
     for name in openapi.EVENTS:
         assert set(OURS.events[name]["required"]) == set(theirs.events[name]["required"]), name
@@ -81,13 +81,13 @@ def test_the_events_are_the_specification_s_with_exactly_its_required_fields() -
 
 @spec
 def test_the_response_requires_what_the_specification_requires() -> None:
-    theirs = Schema(published() or {}).components
+    theirs = Schema(published_document() or {}).components
     assert set(OURS.components["Response"]["required"]) == set(theirs["ResponseResource"]["required"])
     assert set(OURS.components["CreateResponse"]["properties"]) >= set(theirs["CreateResponseBody"]["properties"])
 
 
 @pytest.mark.parametrize(
-    ("type_", "value", "right"),
+    ("type_", "value", "is_valid"),
     [
         (t.CreateResponse, {"input": "a", "temperature": 1}, True),
         (t.CreateResponse, {"input": "a", "temperature": 3}, False),
@@ -103,14 +103,14 @@ def test_the_response_requires_what_the_specification_requires() -> None:
         (t.UrlCitation, {"type": "url_citation", "url": "u", "title": "t", "start_index": 0, "end_index": "1"}, False),
     ],
 )
-def test_the_types_and_the_document_agree(type_: Any, value: dict[str, Any], right: bool) -> None:
-    assert (OURS.errors(type_.__name__, value) == []) is right
+def test_the_types_and_the_document_agree(type_: Any, value: dict[str, Any], is_valid: bool) -> None:
+    assert (OURS.errors(type_.__name__, value) == []) is is_valid
     try:
         msgspec.convert(value, type_)
     except msgspec.ValidationError:
-        assert not right
+        assert not is_valid
     else:
-        assert right
+        assert is_valid
 
 
 SIMPLE: dict[str, st.SearchStrategy[Any]] = {

@@ -33,7 +33,7 @@ sealer = Sealer(Keys.generate())
 class EncodingCase(NamedTuple):
     """How a run is told."""
 
-    reader: Viewer
+    viewer: Viewer
     seals: bool
     dialect: Dialect
     framing: Framing
@@ -42,7 +42,7 @@ class EncodingCase(NamedTuple):
     """Whether somebody writes summaries of it."""
 
 
-ways = st.builds(
+cases = st.builds(
     EncodingCase,
     st.builds(Viewer, st.sampled_from(VIEWS), counts=st.booleans(), summaries=st.booleans()),
     *[st.booleans(), st.sampled_from(["openresponses", "openai"]), st.sampled_from(["events", "lines"])],
@@ -50,39 +50,39 @@ ways = st.builds(
 )
 
 
-def enriched(batches: list[list[Event]], way: EncodingCase) -> list[list[Event]]:
+def add_seals_and_summaries(batches: list[list[Event]], case: EncodingCase) -> list[list[Event]]:
     """As the gateway enriches a run before anybody reads it."""
-    seals = SealStage(lambda sealed: sealer.seal(sealed, tenant="t")) if way.seals else None
+    seals = SealStage(lambda sealed: sealer.seal(sealed, tenant="t")) if case.seals else None
     out: list[list[Event]] = []
-    thinks: int | None = None
+    reasoning_index: int | None = None
     for batch in batches:
-        now: list[Event] = []
+        enriched_batch: list[Event] = []
         for event in batch:
             if isinstance(event, ItemStartEvent):
-                thinks = event.index if event.kind == "reasoning" else None
-            if way.summaries and thinks is not None and isinstance(event, PartEndEvent | ItemEndEvent):
-                now.append(SummaryEvent(thinks, "In short. \udc00"))
-            now.append(event)
-        out.append(seals.process(Batch(NOW, now)).events if seals is not None else now)
+                reasoning_index = event.index if event.kind == "reasoning" else None
+            if case.summaries and reasoning_index is not None and isinstance(event, PartEndEvent | ItemEndEvent):
+                enriched_batch.append(SummaryEvent(reasoning_index, "In short. \udc00"))
+            enriched_batch.append(event)
+        out.append(seals.process(Batch(NOW, enriched_batch)).events if seals is not None else enriched_batch)
     fold([event for batch in out for event in batch])
     return out
 
 
-def encode_case(batches: Sequence[list[Event]], way: EncodingCase, after: int = -1) -> list[bytes]:
+def encode_case(batches: Sequence[list[Event]], case: EncodingCase, after: int = -1) -> list[bytes]:
     """What each batch is on the wire, from a reader of its own."""
     encoder = Encoder(
         request().response("resp_1", "m", NOW),
-        way.dialect,
-        obfuscate=way.obfuscate,
-        seals=way.seals or way.reader.view == "sealed",
+        case.dialect,
+        obfuscate=case.obfuscate,
+        seals=case.seals or case.viewer.view == "sealed",
         after=after,
-        framing=way.framing,
+        framing=case.framing,
     )
-    redact = Redactor(way.reader).feed
+    redact = Redactor(case.viewer).feed
     return [encoder.start(), *(encoder.feed(redact(list(batch)), NOW + 1) for batch in batches)]
 
 
-def frames(stream: bytes, framing: Framing) -> list[bytes]:
+def split_frames(stream: bytes, framing: Framing) -> list[bytes]:
     """Each event as it was written."""
     if framing == "lines":
         return stream.splitlines(keepends=True)
@@ -96,88 +96,88 @@ def events_of(stream: bytes, framing: Framing) -> list[dict[str, Any]]:
     return [json.loads(frame.data) for frame in decoded if frame.data != b"[DONE]"]
 
 
-@given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
-def test_what_leaves_is_legal_gapless_balanced_and_fits_the_schemas(
-    script: list[Any], cause: Cause, way: EncodingCase
+@given(turns, st.sampled_from(["eof", "error", "cancelled"]), cases)
+def test_every_stream_is_legal_gapless_and_fits_the_schemas(
+    script: list[Any], cause: Cause, case: EncodingCase
 ) -> None:
-    stream = b"".join(encode_case(enriched(run_of(script, cause)[0], way), way))
-    assert verify(stream, way.dialect, way.framing) == []
-    events = events_of(stream, way.framing)
+    stream = b"".join(encode_case(add_seals_and_summaries(run_of(script, cause)[0], case), case))
+    assert verify(stream, case.dialect, case.framing) == []
+    events = events_of(stream, case.framing)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     named = [{**event, "type": ALIASES.get(event["type"], event["type"])} for event in events]
     # OpenAI's own form of an error is not the specification's.
     check_events([event for event in named if event["type"] != "error" or "error" in event])
     for schema, name in zip(schemas(), ("Response", "ResponseResource"), strict=False):
         assert schema.errors(name, events[-1]["response"]) == []
-    assert (DONE in stream) == (way.framing == "events")
+    assert (DONE in stream) == (case.framing == "events")
 
 
-@given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways, st.data())
-def test_from_any_cursor_on_comes_the_rest_and_nothing_else(
-    script: list[Any], cause: Cause, way: EncodingCase, data: st.DataObject
+@given(turns, st.sampled_from(["eof", "error", "cancelled"]), cases, st.data())
+def test_every_cursor_gives_exactly_the_remaining_events(
+    script: list[Any], cause: Cause, case: EncodingCase, data: st.DataObject
 ) -> None:
-    batches = enriched(run_of(script, cause)[0], way)
-    written = frames(b"".join(encode_case(batches, way)), way.framing)
+    batches = add_seals_and_summaries(run_of(script, cause)[0], case)
+    written = split_frames(b"".join(encode_case(batches, case)), case.framing)
     cursor = data.draw(st.integers(-1, len(written)))
-    rest = b"".join(encode_case(batches, way, after=cursor))
-    if way.framing == "lines":
+    rest = b"".join(encode_case(batches, case, after=cursor))
+    if case.framing == "lines":
         assert rest == b"".join(written[cursor + 1 :])
     else:
         assert rest == (b"".join(written[cursor + 1 : -1]) + DONE)
 
 
-@given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
-def test_a_socket_tells_what_a_stream_tells(script: list[Any], cause: Cause, way: EncodingCase) -> None:
-    batches = enriched(run_of(script, cause)[0], way)
+@given(turns, st.sampled_from(["eof", "error", "cancelled"]), cases)
+def test_websocket_and_sse_carry_the_same_events(script: list[Any], cause: Cause, case: EncodingCase) -> None:
+    batches = add_seals_and_summaries(run_of(script, cause)[0], case)
     streams = [
-        events_of(b"".join(encode_case(batches, way._replace(framing=framing))), framing) for framing in _FRAMINGS
+        events_of(b"".join(encode_case(batches, case._replace(framing=framing))), framing) for framing in _FRAMINGS
     ]
-    for over_http, over_socket in zip(*streams, strict=True):
-        if over_http["type"] == "error":
-            assert isinstance(over_socket["status"], int)
+    for sse_event, socket_event in zip(*streams, strict=True):
+        if sse_event["type"] == "error":
+            assert isinstance(socket_event["status"], int)
             for schema in schemas()[1:]:
-                assert schema.errors("WebSocketErrorEvent", over_socket) == []
+                assert schema.errors("WebSocketErrorEvent", socket_event) == []
         else:
-            assert over_http == over_socket
+            assert sse_event == socket_event
 
 
 _FRAMINGS: tuple[Framing, ...] = ("events", "lines")
 
 
-@given(turns, st.sampled_from(["eof", "error", "cancelled"]), ways)
-def test_who_may_see_less_reads_no_thought(script: list[Any], cause: Cause, way: EncodingCase) -> None:
-    batches = enriched(run_of(_marked(script), cause)[0], way)
-    stream = b"".join(encode_case(batches, way)).decode()
+@given(turns, st.sampled_from(["eof", "error", "cancelled"]), cases)
+def test_a_restricted_viewer_receives_no_thought(script: list[Any], cause: Cause, case: EncodingCase) -> None:
+    batches = add_seals_and_summaries(run_of(_with_marks(script), cause)[0], case)
+    stream = b"".join(encode_case(batches, case)).decode()
     thoughts = [
         event.part.form
         for batch in batches
         for event in batch
         if isinstance(event, PartEndEvent) and isinstance(event.part, ThinkingPart) and MARK in event.part.content
     ]
-    may_read = {"raw": ("raw", "redacted", "summary"), "summary": ("summary",)}.get(way.reader.view, ())
+    may_read = {"raw": ("raw", "redacted", "summary"), "summary": ("summary",)}.get(case.viewer.view, ())
     if MARK in stream:
         assert any(form in may_read for form in thoughts)
-    if way.reader.view == "hidden":
+    if case.viewer.view == "hidden":
         assert '"type":"reasoning"' not in stream
-    if not way.seals and way.reader.view != "sealed":
+    if not case.seals and case.viewer.view != "sealed":
         assert '"encrypted_content"' not in stream
-    if not way.reader.counts:
+    if not case.viewer.counts:
         assert '"usage":{' not in stream
 
 
 MARK = "CANARY"
 
 
-def _marked(script: list[Any]) -> list[Any]:
+def _with_marks(script: list[Any]) -> list[Any]:
     """The same, in which every thought holds a mark."""
     return [
-        ([(what, key, MARK if what in ("thinking", "summary") else text) for what, key, text in said], reason, usage)
-        for said, reason, usage in script
+        ([(what, key, MARK if what in ("thinking", "summary") else text) for what, key, text in steps], reason, usage)
+        for steps, reason, usage in script
     ]
 
 
-@given(turns, ways, batch_sizes)
-def test_how_events_come_in_batches_changes_no_byte(script: list[Any], way: EncodingCase, sizes: list[int]) -> None:
-    whole = enriched(run_of(script, "eof")[0], way)
+@given(turns, cases, batch_sizes)
+def test_batch_boundaries_change_no_byte(script: list[Any], case: EncodingCase, sizes: list[int]) -> None:
+    whole = add_seals_and_summaries(run_of(script, "eof")[0], case)
     events = [event for batch in whole for event in batch]
-    assert b"".join(encode_case(in_batches(events, sizes), way)) == b"".join(encode_case(whole, way))
+    assert b"".join(encode_case(in_batches(events, sizes), case)) == b"".join(encode_case(whole, case))

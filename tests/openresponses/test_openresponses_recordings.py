@@ -11,7 +11,7 @@ from pellucid.providers.wires import WIRES
 from pellucid.run import Minter, Run
 from pellucid.settings import ModelCall
 from tests.cases import Cases
-from tests.openresponses.openresponses_kit import check_events, encoded, events_of
+from tests.openresponses.openresponses_kit import check_events, encode, events_of
 from tests.recordings import recordings
 
 ROWS = builtin_profiles()
@@ -32,13 +32,13 @@ def check_recording(recording: Path) -> None:
     decoder = WIRES[row.wire].decoder(row, Origin(provider, row.wire, "m"), "")
     run = Run(ModelCall("m", []), Minter(b"seed"))
     batches = [run.feed(decoder.feed(body[at : at + 500]))[0] for at in range(0, len(body), 500)]
-    stream = encoded([*batches, run.feed(decoder.end())[0], run.end()])
+    stream = encode([*batches, run.feed(decoder.end())[0], run.end()])
     assert verify(stream) == []
     events = events_of(stream)
     check_events(events)
     parts = [part for message in run.messages if isinstance(message, ModelResponse) for part in message.parts]
     for kind, event in ((ThinkingPart, "response.reasoning.delta"), (TextPart, "response.output_text.delta")):
-        said = "".join(
+        expected = "".join(
             part.content for part in parts if isinstance(part, kind) and getattr(part, "form", "raw") != "summary"
         )
-        assert "".join(one["delta"] for one in events if one["type"] == event) == said
+        assert "".join(one["delta"] for one in events if one["type"] == event) == expected

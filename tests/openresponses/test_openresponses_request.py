@@ -31,13 +31,22 @@ from pellucid.protocols.decoding import MAX_DEPTH
 from pellucid.protocols.openresponses import KnownCall, ReferenceContext, error_body, parse_request, status_of
 from pellucid.settings import ModelCall, OutputFormat, ToolChoice, ToolDefinition
 from tests.cases import Cases
-from tests.openresponses.openresponses_kit import NOW, Answer, calls, request, says, schemas, stops, thinks
+from tests.openresponses.openresponses_kit import (
+    NOW,
+    Answer,
+    call_chunks,
+    final_chunks,
+    reasoning_chunks,
+    request,
+    schemas,
+    text_chunks,
+)
 
 F = {"type": "function", "name": "f", "description": "does f", "parameters": {"type": "object"}, "strict": True}
 G = {"type": "function", "name": "g"}
 
 
-def refused(body: Any) -> ErrorInfo:
+def error_info(body: Any) -> ErrorInfo:
     """What is said about a body that is refused: always a client's error, in the protocol's form."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     with pytest.raises(RequestError) as caught:
@@ -50,14 +59,14 @@ def refused(body: Any) -> ErrorInfo:
 
 
 def model_call_of(data: bytes) -> ModelCall:
-    taken = parse_request(data)
-    return taken.call(taken.messages())
+    parsed = parse_request(data)
+    return parsed.call(parsed.messages())
 
 
 def model_call(**body: Any) -> ModelCall:
     """What the model is asked, where nothing was said before."""
-    taken = request(**body)
-    return taken.call(taken.messages())
+    parsed = request(**body)
+    return parsed.call(parsed.messages())
 
 
 def echo(**body: Any) -> dict[str, Any]:
@@ -105,7 +114,7 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def test_a_bare_request_is_echoed_with_every_required_key_and_its_default() -> None:
+def test_a_minimal_request_is_echoed_with_every_required_key_and_its_default() -> None:
     assert len(DEFAULTS) > 30
     assert echo() == DEFAULTS
 
@@ -236,20 +245,20 @@ WRONG: list[tuple[str, Any, str, str]] = [
 ]
 
 
-def test_a_wrong_value_is_refused_with_its_path_and_what_is_right() -> None:
+def test_an_error_names_the_path_and_the_accepted_values() -> None:
     with Cases() as case:
-        for field, value, path, right in WRONG:
+        for field, value, path, expected in WRONG:
             with case(f"{field}: {str(value)[:40]}"):
-                info = refused({"input": "Hi", field: value})
+                info = error_info({"input": "Hi", field: value})
                 assert info.param == path
                 assert info.message.startswith(f"{path}: ")
-                assert right in info.message
+                assert expected in info.message
 
 
 def test_an_input_is_required() -> None:
     bodies: tuple[dict[str, Any], ...] = ({}, {"input": None}, {"input": []})
     for body in bodies:
-        assert (refused(body).param, refused(body).code) == ("input", "missing"), body
+        assert (error_info(body).param, error_info(body).code) == ("input", "missing"), body
 
 
 @pytest.mark.parametrize(
@@ -259,20 +268,20 @@ def test_an_input_is_required() -> None:
         ({"background": True, "store": False}, "background"),
     ],
 )
-def test_what_excludes_each_other_is_refused(body: dict[str, Any], param: str) -> None:
-    info = refused({"input": "Hi", **body})
+def test_fields_that_exclude_each_other_are_refused(body: dict[str, Any], param: str) -> None:
+    info = error_info({"input": "Hi", **body})
     assert (info.kind, info.param) == ("invalid_request", param)
     assert all(name in info.message for name in body)
 
 
 @pytest.mark.parametrize("body", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
-def test_what_goes_on_from_something_needs_no_input(body: dict[str, Any]) -> None:
+def test_a_continued_conversation_needs_no_input(body: dict[str, Any]) -> None:
     assert request(input=None, **body).messages() == []
 
 
 @pytest.mark.parametrize("kind", ["web_search", "file_search", "code_interpreter", "custom", "slug:tool"])
 def test_only_function_tools_are_offered(kind: str) -> None:
-    info = refused({"input": "Hi", "tools": [F, {"type": kind}]})
+    info = error_info({"input": "Hi", "tools": [F, {"type": kind}]})
     assert (info.kind, info.code, info.param) == ("unsupported", "unsupported_tool", "tools[1].type")
 
 
@@ -295,9 +304,9 @@ ALLOWED = {"type": "allowed_tools", "tools": [{"type": "function", "name": "g"}]
         ({**ALLOWED, "mode": None, "more": 1}, OFFERED[1:], ToolChoice(), {**ALLOWED, "mode": "auto"}),
     ],
 )
-def test_tool_choice_in_all_its_forms(choice: Any, offered: Any, meant: ToolChoice, echoed: Any) -> None:
+def test_tool_choice_in_all_its_forms(choice: Any, offered: Any, expected_choice: ToolChoice, echoed: Any) -> None:
     call = model_call(tools=[F, G], tool_choice=choice)
-    assert (call.tools, call.tool_choice) == (offered, meant)
+    assert (call.tools, call.tool_choice) == (offered, expected_choice)
     whole = echo(tools=[F, G], tool_choice=choice)
     assert whole["tool_choice"] == (choice if echoed is ... else echoed)
     assert [tool["name"] for tool in whole["tools"]] == ["f", "g"]
@@ -315,20 +324,20 @@ IMPOSSIBLE: list[Any] = [
 ]
 
 
-def test_a_choice_that_cannot_be_made_is_refused() -> None:
+def test_an_impossible_tool_choice_is_refused() -> None:
     with Cases() as case:
         for choice in IMPOSSIBLE:
             with case(choice):
-                info = refused({"input": "Hi", "tools": [F, G], "tool_choice": choice})
+                info = error_info({"input": "Hi", "tools": [F, G], "tool_choice": choice})
                 assert str(info.param).startswith("tool_choice")
 
 
-def test_a_call_cannot_be_required_of_nothing() -> None:
-    assert refused({"input": "Hi", "tool_choice": "required"}).param == "tool_choice"
+def test_a_required_call_needs_a_tool() -> None:
+    assert error_info({"input": "Hi", "tool_choice": "required"}).param == "tool_choice"
 
 
 @pytest.mark.parametrize("where", ["tools[0].parameters", "text.format.schema"])
-def test_a_schema_may_be_deep_but_not_bottomless(where: str) -> None:
+def test_the_depth_of_a_schema_is_limited(where: str) -> None:
     def body(depth: int) -> dict[str, Any]:
         schema: dict[str, Any] = {}
         for _ in range(depth - 1):
@@ -338,7 +347,7 @@ def test_a_schema_may_be_deep_but_not_bottomless(where: str) -> None:
         return {"text": {"format": {**JSON_SCHEMA, "schema": schema}}}
 
     assert request(**body(MAX_DEPTH))
-    assert refused({"input": "Hi", **body(MAX_DEPTH + 1)}).param == where
+    assert error_info({"input": "Hi", **body(MAX_DEPTH + 1)}).param == where
 
 
 # --- input -----------------------------------------------------------------------------------------------------------
@@ -356,8 +365,8 @@ def test_a_text_is_a_user_message_after_the_instructions() -> None:
 
 @pytest.mark.parametrize("type_", [{}, {"type": "message"}, {"type": None}])
 def test_messages_of_every_role_with_and_without_a_type(type_: Any) -> None:
-    said = [{**type_, "role": role, "content": role} for role in ("system", "developer", "user", "assistant", "user")]
-    assert messages(*said) == [
+    items = [{**type_, "role": role, "content": role} for role in ("system", "developer", "user", "assistant", "user")]
+    assert messages(*items) == [
         ModelRequest(
             [SystemPromptPart("system"), SystemPromptPart("developer", "developer"), UserPromptPart("user")],
         ),
@@ -386,7 +395,7 @@ CONTENT: list[tuple[dict[str, Any], Any]] = [
 ]
 
 
-def test_a_user_s_content_of_every_kind() -> None:
+def test_user_content_of_every_type() -> None:
     with Cases() as case:
         for content, part in CONTENT:
             with case(content):
@@ -403,26 +412,26 @@ def test_a_user_s_content_of_every_kind() -> None:
         ({"type": "hologram"}, "type"),
     ],
 )
-def test_a_user_s_content_that_says_nothing_or_is_no_user_s(content: Any, path: str) -> None:
+def test_empty_content_and_content_of_other_roles_is_refused(content: Any, path: str) -> None:
     item = {"role": "user", "content": [{"type": "input_text", "text": "t"}, content]}
-    assert refused({"input": [item]}).param == f"input[0].content[1].{path}"
+    assert error_info({"input": [item]}).param == f"input[0].content[1].{path}"
 
 
 def test_an_assistant_s_content_is_text_and_refusals() -> None:
-    said = [
+    content = [
         {"type": "output_text", "text": "a", "annotations": [], "logprobs": []},
         {"type": "refusal", "refusal": "no"},
     ]
-    item = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": said}
+    item = {"type": "message", "role": "assistant", "id": "msg_1", "status": "completed", "content": content}
     assert messages(item) == [ModelResponse([TextPart("a", item_id="msg_1"), RefusalPart("no", item_id="msg_1")])]
-    wrong = {"role": "assistant", "content": [said[0], {"type": "input_image", "image_url": "https://e.org"}]}
-    assert refused({"input": [wrong]}).param == "input[0].content[1].type"
+    wrong = {"role": "assistant", "content": [content[0], {"type": "input_image", "image_url": "https://e.org"}]}
+    assert error_info({"input": [wrong]}).param == "input[0].content[1].type"
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_instructions_are_text(role: str) -> None:
     wrong = {"role": role, "content": [{"type": "input_image", "image_url": "https://e.org"}]}
-    assert refused({"input": [wrong]}).param == "input[0].content[0].type"
+    assert error_info({"input": [wrong]}).param == "input[0].content[0].type"
 
 
 @pytest.mark.parametrize(
@@ -442,9 +451,9 @@ def test_instructions_are_text(role: str) -> None:
         ),
     ],
 )
-def test_reasoning_comes_back_as_itself_or_as_its_summary(item: dict[str, Any], thoughts: Any) -> None:
-    said = messages({"type": "reasoning", "id": "rs_1", **item}, {"role": "assistant", "content": "a"})
-    assert said == [ModelResponse([*thoughts, TextPart("a")])]
+def test_reasoning_is_parsed_from_its_content_or_else_its_summary(item: dict[str, Any], thoughts: Any) -> None:
+    parsed_messages = messages({"type": "reasoning", "id": "rs_1", **item}, {"role": "assistant", "content": "a"})
+    assert parsed_messages == [ModelResponse([*thoughts, TextPart("a")])]
 
 
 @pytest.mark.parametrize(
@@ -454,20 +463,22 @@ def test_reasoning_comes_back_as_itself_or_as_its_summary(item: dict[str, Any], 
         {"type": "compaction"},
     ],
 )
-def test_what_was_sealed_stands_where_its_item_stood_and_goes_before_what_can_be_read(item: dict[str, Any]) -> None:
-    said = messages({**item, "id": "x_1", "encrypted_content": "token"}, {"role": "assistant", "content": "a"})
-    assert said == [ModelResponse([SealedPart("token", "x_1"), TextPart("a")])]
+def test_a_sealed_token_takes_the_position_of_its_item_and_replaces_readable_text(item: dict[str, Any]) -> None:
+    parsed_messages = messages(
+        {**item, "id": "x_1", "encrypted_content": "token"}, {"role": "assistant", "content": "a"}
+    )
+    assert parsed_messages == [ModelResponse([SealedPart("token", "x_1"), TextPart("a")])]
 
 
-def test_what_an_item_refers_to_is_said_in_its_place() -> None:
+def test_a_reference_is_replaced_by_its_item() -> None:
     known = ReferenceContext(
         {"c1": KnownCall("f")}, {"rs_1": [ModelResponse([ThinkingPart("t")])], "fc_2": [ModelResponse([TOOL])]}
     )
-    taken = request(
+    parsed = request(
         input=[{"id": "rs_1"}, {"type": "item_reference", "id": "fc_2"}, RESULT, {**RESULT, "call_id": "c2"}]
     )
-    assert taken.references == ["rs_1", "fc_2"]
-    assert taken.messages(known) == [
+    assert parsed.references == ["rs_1", "fc_2"]
+    assert parsed.messages(known) == [
         ModelResponse([ThinkingPart("t"), TOOL]),
         ModelRequest([ToolReturnPart("f", "42", "c1"), ToolReturnPart("g", "42", "c2")]),
     ]
@@ -482,22 +493,22 @@ THOUGHT = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_t
 
 
 def test_each_call_has_one_output() -> None:
-    answered, twice = "input[{}].call_id", "has its output already"
+    path, expected = "input[{}].call_id", "has its output already"
     for items, known, at in (
         ([CALL, RESULT, RESULT], ReferenceContext(), 2),
         ([RESULT], ReferenceContext({"c1": KnownCall("f", 0)}), 0),
         ([CALL, RESULT, CALL, RESULT, RESULT], ReferenceContext(), 4),
         ([CALL, RESULT, RESULT], ReferenceContext({"c1": KnownCall("f", 0)}), 2),
     ):
-        with pytest.raises(RequestError, match=twice) as wrong:
+        with pytest.raises(RequestError, match=expected) as wrong:
             request(input=items).messages(known)
-        assert wrong.value.info.param == answered.format(at)
+        assert wrong.value.info.param == path.format(at)
     # Some models give several calls one id.
     assert len(request(input=[CALL, CALL, RESULT, RESULT, CALL, RESULT]).messages()) == 4
     assert len(request(input=[RESULT, CALL, RESULT]).messages(ReferenceContext({"c1": KnownCall("f")}))) == 3
 
 
-def test_a_tool_loop_is_grouped_into_turns_with_each_reasoning_before_its_call() -> None:
+def test_a_tool_loop_is_grouped_into_turns_with_reasoning_before_its_call() -> None:
     parts = [{"type": "input_text", "text": "4"}, {"type": "input_text", "text": "2"}]
     second = [{**CALL, "call_id": "c2", "name": "g"}, {**RESULT, "call_id": "c2", "output": parts}]
     user = {"role": "user", "content": "go"}
@@ -534,20 +545,20 @@ def test_parallel_calls_and_their_results_are_one_turn_each() -> None:
     ],
     ids=str,
 )
-def test_an_item_that_cannot_be_taken_is_named(item: Any, path: str, code: str) -> None:
+def test_the_error_of_an_invalid_item_names_its_field(item: Any, path: str, code: str) -> None:
     user = {"role": "user", "content": "go"}
-    info = refused({"input": [user, item]})
+    info = error_info({"input": [user, item]})
     assert (info.param, info.code) == (f"input[1].{path}", code)
 
 
 @pytest.mark.parametrize("item", [None, 5, "text", [], {}, {"content": "no role"}])
-def test_what_is_no_item_is_named(item: Any) -> None:
-    assert refused({"input": [item]}).param == ("input[0].type" if isinstance(item, dict) else "input[0]")
+def test_the_error_of_a_value_that_is_no_item_names_it(item: Any) -> None:
+    assert error_info({"input": [item]}).param == ("input[0].type" if isinstance(item, dict) else "input[0]")
 
 
-def test_every_item_that_is_given_out_is_taken_back() -> None:
+def test_every_output_item_is_accepted_as_input() -> None:
     """A client that only echoes: the output of one response is the input of the next."""
-    answer = Answer(*thinks("t"), *says("a"), *calls("f", "{}"), *stops("tool_calls"))
+    answer = Answer(*reasoning_chunks("t"), *text_chunks("a"), *call_chunks("f", "{}"), *final_chunks("tool_calls"))
     result = {"type": "function_call_output", "call_id": answer.output[-1]["call_id"], "output": "42"}
     assert messages({"role": "user", "content": "go"}, *answer.output, result) == [
         ModelRequest([UserPromptPart("go")]),
@@ -576,7 +587,7 @@ def test_every_item_that_is_given_out_is_taken_back() -> None:
         ({"format": {"type": "json_schema"}}, OutputFormat("json_schema", "output", {})),
     ],
 )
-def test_the_form_of_the_answer(text: Any, form: OutputFormat) -> None:
+def test_text_formats_are_read(text: Any, form: OutputFormat) -> None:
     assert model_call(text=text).output == form
     echo(text=text)
 
@@ -584,7 +595,7 @@ def test_the_form_of_the_answer(text: Any, form: OutputFormat) -> None:
 # --- hostile bodies --------------------------------------------------------------------------------------------------
 
 
-NO_REQUESTS = [
+INVALID_BODIES = [
     b"",
     b" ",
     b"null",
@@ -609,18 +620,18 @@ NO_REQUESTS = [
 ]
 
 
-def test_a_body_that_is_no_request_is_a_clear_error() -> None:
+def test_an_invalid_body_is_a_clear_error() -> None:
     with Cases() as case:
-        for body in NO_REQUESTS:
+        for body in INVALID_BODIES:
             with case(repr(body[:30])):
-                assert refused(body).message
+                assert error_info(body).message
 
 
-def test_the_last_of_two_equal_keys_counts() -> None:
+def test_the_last_of_two_equal_keys_applies() -> None:
     assert parse_request(b'{"input":"a","input":"b"}').messages() == [ModelRequest([UserPromptPart("b")])]
 
 
-def test_a_huge_number_of_tokens_is_passed_on() -> None:
+def test_a_huge_number_of_tokens_is_accepted() -> None:
     assert echo(max_output_tokens=10**30)["max_output_tokens"] == 10**30
 
 
@@ -647,15 +658,15 @@ fields = st.sampled_from([*DEFAULTS, "input", "include", "stream", "stream_optio
 def request_or_error(body: bytes) -> None:
     error = None
     try:
-        taken = parse_request(body)
-        taken.call(taken.messages())
+        parsed = parse_request(body)
+        parsed.call(parsed.messages())
     except RequestError as raised:
         error = raised.info
     if error is not None:
         assert error.message
         assert status_of(error) in (400, 404)
     else:
-        whole = json.loads(msgspec.json.encode(taken.response("resp_1", "m", NOW)))
+        whole = json.loads(msgspec.json.encode(parsed.response("resp_1", "m", NOW)))
         for schema, name in zip(schemas(), ("Response", "ResponseResource"), strict=False):
             assert schema.errors(name, whole) == []
 

@@ -58,7 +58,9 @@ def gateway(folder: Path) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def unbuilt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pellucid.server.meta_routes.built_files", lambda: read_files(tmp_path_factory.mktemp("none") / "web"))
+        patch.setattr(
+            "pellucid.server.meta_routes.built_files", lambda: read_files(tmp_path_factory.mktemp("none") / "web")
+        )
         with serve(PROVIDERS) as served:
             yield served
 

@@ -96,7 +96,7 @@ def test_reasoning_and_content_in_one_delta_were_mixed_up() -> None:
     assert said(response_of("vllm", data)) == [("thinking", "ab"), ("text", "cd")]
 
 
-def test_a_familys_own_marker_leaked_into_the_answer() -> None:
+def test_a_model_specific_tag_leaked_into_the_answer() -> None:
     """vllm-project/vllm#45687, #46042"""
     row = msgspec.structs.replace(ROWS["vllm"], tags="minimax-m3")
     data = sse(*(chunk(content=piece) for piece in ("<mm:", "think>a", "</mm:think>", "b")), chunk("stop"))
@@ -109,7 +109,7 @@ def test_the_renamed_field_was_dropped_on_input() -> None:
     assert answer["reasoning"] == answer["reasoning_content"] == "a"
 
 
-def test_a_stripped_opening_tag_left_an_orphan_in_the_answer() -> None:
+def test_a_stripped_opening_tag_left_its_closing_tag_in_the_answer() -> None:
     """ggml-org/llama.cpp#23320: where the operator says so, what stood before the orphan is reasoning."""
     data = sse(*(chunk(content=piece) for piece in ("hm ", "so\n</th", "ink>\n\n", "b")), chunk("stop"))
     row = msgspec.structs.replace(ROWS["llama.cpp"], implicit_start="auto")
@@ -125,7 +125,7 @@ def test_a_call_without_reasoning_was_refused() -> None:
         assert answer["reasoning_content"] == stand_in
 
 
-def test_a_second_closing_tag_stood_in_the_answer() -> None:
+def test_a_second_closing_tag_leaked_into_the_answer() -> None:
     """antirez/ds4#678"""
     data = sse(chunk(content="<think>a</think>\n\nb\n"), chunk(content="</think>\nc"), chunk("stop"))
     response = response_of("vllm", data)

@@ -49,18 +49,18 @@ def parts(*deltas: dict[str, Any], row: str = "openai-compat", finish: str = "st
 
 
 @ANY_ROW
-def test_reasoning_and_text_in_one_chunk_come_reasoning_first(row: str) -> None:
+def test_reasoning_precedes_text_of_the_same_chunk(row: str) -> None:
     assert parts({"content": "b", "reasoning_content": "a"}, row=row) == [("thinking", "a"), ("text", "b")]
 
 
 @ANY_ROW
-def test_everything_in_one_chunk_has_one_order(row: str) -> None:
+def test_fields_of_one_chunk_have_a_fixed_order(row: str) -> None:
     everything = {"tool_calls": [call("{}", name="f", id="c", index=0)], "content": "b", "reasoning": "a"}
     assert parts(everything, row=row) == [("thinking", "a"), ("text", "b"), ("tool-call", "{}")]
 
 
 @ANY_ROW
-def test_reasoning_that_resumes_after_text_is_a_new_item_in_its_place(row: str) -> None:
+def test_reasoning_that_resumes_after_text_is_a_new_item(row: str) -> None:
     data = stream({"reasoning": "a"}, {"content": "b"}, {"reasoning": "c"}, {"content": "d"})
     assert said(response_of(row, data)) == [("thinking", "a"), ("text", "b"), ("thinking", "c"), ("text", "d")]
     kinds = [event.kind for event in events_of(row, data) if isinstance(event, ItemStartEvent)]
@@ -68,7 +68,7 @@ def test_reasoning_that_resumes_after_text_is_a_new_item_in_its_place(row: str) 
 
 
 @ANY_ROW
-def test_reasoning_that_resumes_after_a_call_is_a_new_item_in_its_place(row: str) -> None:
+def test_reasoning_that_resumes_after_a_call_is_a_new_item(row: str) -> None:
     data = stream(
         {"reasoning": "a"},
         {"tool_calls": [call("{}", name="f", id="c0", index=0)]},
@@ -92,7 +92,7 @@ def test_structured_reasoning_that_resumes_is_sent_back_in_full() -> None:
     assert [entry["text"] for entry in details_from_parts(response.parts)] == ["a", "b"]
 
 
-def test_empty_and_missing_and_null_are_all_nothing() -> None:
+def test_empty_missing_and_null_fields_are_ignored() -> None:
     nothing: tuple[dict[str, Any], ...] = (
         {},
         {"content": ""},
@@ -112,13 +112,13 @@ def test_empty_and_missing_and_null_are_all_nothing() -> None:
     ]
 
 
-def test_only_the_first_of_several_fields_is_read() -> None:
+def test_only_the_first_of_several_reasoning_fields_is_read() -> None:
     assert parts({"reasoning": "a", "reasoning_content": "a", "reasoning_text": "a"}) == [("thinking", "a")]
     assert parts({"reasoning": "a", "reasoning_content": ""}) == [("thinking", "a")]
     assert parts({"reasoning": {"effort": "low"}, "reasoning_text": "a"}) == [("thinking", "a")]
 
 
-def test_a_second_choice_is_another_answer() -> None:
+def test_a_second_choice_is_ignored() -> None:
     two = chunk(content="a")
     two["choices"].append({"index": 1, "delta": {"content": "z", "reasoning": "z"}, "finish_reason": "length"})
     response = response_of("openai-compat", sse(two, chunk("stop")))
@@ -126,7 +126,7 @@ def test_a_second_choice_is_another_answer() -> None:
     assert response.finish_reason == "stop"
 
 
-def test_log_probabilities_are_told_once_with_their_text() -> None:
+def test_log_probabilities_belong_to_their_text_and_are_not_repeated() -> None:
     tokens = [{"token": "a", "logprob": -0.1}]
     for row in ("openai", "vllm"):
         response = response_of(
@@ -141,7 +141,7 @@ def test_annotations_belong_to_the_text() -> None:
         assert response_of("openai", data).parts == [TextPart("a", annotations=[note])]
 
 
-def test_content_parts_of_unknown_type_ride_through() -> None:
+def test_content_parts_of_unknown_type_are_opaque_parts() -> None:
     entry = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     response = response_of("openai-compat", body(content=[{"type": "text", "text": "a"}, entry, "b"]))
     _, opaque, _ = response.parts
@@ -161,7 +161,7 @@ def calls(*fragments: list[dict[str, Any]], row: str = "openai-compat") -> list[
     return [(part.tool_call_id, part.tool_name, part.args) for part in response.tool_calls]
 
 
-def test_arguments_come_in_fragments() -> None:
+def test_arguments_in_fragments_are_joined() -> None:
     fragments = ([call("", name="f", id="a", index=0)], [call('{"x"', index=0)], [call(":1}", index=0)])
     assert calls(*fragments) == [("a", "f", '{"x":1}')]
 
@@ -191,11 +191,11 @@ def test_interleaved_calls() -> None:
     )
 
 
-def test_calls_that_are_all_number_0_are_told_apart_by_their_ids() -> None:
+def test_calls_with_the_same_index_are_distinguished_by_their_ids() -> None:
     assert calls([call('{"x":1}', name="f", id="a", index=0)], [call('{"y":2}', name="g", id="b", index=0)]) == TWO
 
 
-def test_interleaved_calls_that_are_all_number_0() -> None:
+def test_interleaved_calls_with_the_same_index() -> None:
     assert (
         calls(
             [call('{"x"', name="f", id="a", index=0)],
@@ -207,7 +207,7 @@ def test_interleaved_calls_that_are_all_number_0() -> None:
     )
 
 
-def test_whole_calls_that_are_all_number_0_and_have_no_ids() -> None:
+def test_complete_calls_with_the_same_index_and_no_ids() -> None:
     fragments = [call('{"x":1}', name="f", index=0)], [call('{"y":2}', name="g", index=0)]
     assert calls(*fragments) == [("", "f", '{"x":1}'), ("", "g", '{"y":2}')]
 
@@ -218,26 +218,26 @@ def test_calls_without_an_index() -> None:
     assert calls([call('{"x"', name="f", id="a")], [call('{"y":2}', name="g", id="b")], [call(":1}", id="a")]) == TWO
 
 
-def test_a_name_and_an_id_with_every_fragment_are_one_call() -> None:
+def test_fragments_that_repeat_name_and_id_are_one_call() -> None:
     assert calls(*([call(args, name="f", id="a", index=0)] for args in ('{"x"', ":", "1}"))) == TWO[:1]
     assert calls(*([call(args, name="f", index=0)] for args in ('{"x"', ":", "1}"))) == [("", "f", '{"x":1}')]
 
 
-def test_an_id_made_up_for_every_fragment_is_no_new_call() -> None:
+def test_a_new_id_for_every_fragment_is_no_new_call() -> None:
     fragments = [call("", name="f", id="a", index=0)], [call('{"x"', id="r1", index=0)], [call(":1}", id="r2", index=0)]
     assert calls(*fragments) == TWO[:1]
 
 
-def test_a_name_that_comes_late() -> None:
+def test_a_late_name_belongs_to_its_call() -> None:
     assert calls([call('{"x"', id="a", index=0)], [call(":1", index=0)], [call("}", name="f", index=0)]) == TWO[:1]
     assert calls([call(id="a", index=0)], [call(name="f", index=0)], [call('{"x":1}', index=0)]) == TWO[:1]
 
 
-def test_a_name_that_never_comes_is_no_reason_to_drop_the_call() -> None:
+def test_a_call_without_a_name_is_not_dropped() -> None:
     assert calls([call('{"x":1}', id="a", index=0)]) == [("a", "", '{"x":1}')]
 
 
-def test_arguments_as_an_object_or_nothing_or_something_else() -> None:
+def test_arguments_may_be_an_object_or_null_or_another_type() -> None:
     assert calls([call({"x": 1}, name="f", id="a", index=0)]) == [("a", "f", {"x": 1})]
     assert calls([call({}, name="f", id="a", index=0)]) == [("a", "f", "{}")]
     assert calls([call(None, name="f", id="a", index=0)]) == [("a", "f", "")]
@@ -259,7 +259,7 @@ def test_calls_without_a_finish_reason_of_their_own() -> None:
     assert response.finish_reason == "tool_call"
 
 
-def test_arguments_that_are_not_json_are_kept_as_the_model_wrote_them() -> None:
+def test_arguments_that_are_not_json_are_not_changed() -> None:
     assert calls([call("{'x': 1}", name="f", id="a", index=0)]) == [("a", "f", "{'x': 1}")]
 
 
@@ -267,7 +267,7 @@ letters = st.text(alphabet='{}[]":,xyz1 ', max_size=8)
 
 
 @given(st.data())
-def test_calls_come_out_whole_however_they_are_fragmented(data: st.DataObject) -> None:
+def test_calls_are_complete_however_they_are_fragmented(data: st.DataObject) -> None:
     """Any number of calls, any fragments, told apart by index, by id or by both, in any interleaving."""
     objects = st.dictionaries(letters, letters, max_size=3).map(json.dumps)
     arguments = data.draw(st.lists(objects, min_size=1, max_size=4))
@@ -380,7 +380,7 @@ def told(error: ErrorInfo) -> ErrorInfo:
 
 
 @pytest.mark.parametrize("row", ["openai-compat", "openai"])
-def test_an_error_in_the_stream_is_an_event_and_what_came_is_kept(row: str) -> None:
+def test_an_error_in_the_stream_is_an_event_and_earlier_parts_remain(row: str) -> None:
     with Cases() as case:
         for name, (frame, expected) in ERRORS.items():
             for done in (True, False):
@@ -396,7 +396,7 @@ def test_an_error_in_the_stream_is_an_event_and_what_came_is_kept(row: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name, (frame, _) in ERRORS.items() if isinstance(frame, dict)])
-def test_an_error_as_the_whole_body(name: str) -> None:
+def test_an_error_may_be_the_whole_body(name: str) -> None:
     frame, expected = ERRORS[name]
     result = folded("openai-compat", json.dumps(frame).encode())
     assert result.error is not None
@@ -404,7 +404,7 @@ def test_an_error_as_the_whole_body(name: str) -> None:
 
 
 @pytest.mark.parametrize("reason", ["error", "network_error", "insufficient_system_resource"])
-def test_a_finish_reason_that_is_an_error_is_an_error(reason: str) -> None:
+def test_some_finish_reasons_are_errors(reason: str) -> None:
     result = folded("openai-compat", stream({"content": "a"}, finish=reason))
     assert result.error is not None
     assert result.error.code == reason
@@ -440,7 +440,7 @@ def test_a_model_cut_off_in_its_reasoning_keeps_it_marked_incomplete(row: str, r
         assert response.finish_reason == reason
 
 
-def test_only_what_was_cut_off_is_incomplete() -> None:
+def test_only_the_part_cut_off_is_incomplete() -> None:
     response = response_of("deepseek", stream({"reasoning_content": "a"}, {"content": "b"}, finish="length"))
     assert [is_complete(part) for part in response.parts] == [True, False]
 
@@ -457,7 +457,7 @@ def test_usage_comes_after_the_finish_reason_and_without_choices() -> None:
     assert events[-1].usage == Usage(1, 2)
 
 
-def test_usage_that_says_nothing_does_not_take_back_what_was_said() -> None:
+def test_empty_usage_does_not_replace_earlier_usage() -> None:
     counted = chunk("stop") | {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}
     nothings: list[dict[str, Any] | None] = [None, {}]
     for nothing in nothings:
@@ -465,7 +465,7 @@ def test_usage_that_says_nothing_does_not_take_back_what_was_said() -> None:
         assert response_of("openai", data).usage == Usage(1, 2)
 
 
-def test_what_is_not_reported_is_none() -> None:
+def test_usage_that_is_not_reported_is_none() -> None:
     usage = response_of("openai", body(content="a", usage={"prompt_tokens": 1, "completion_tokens": 0})).usage
     assert usage == Usage(1, 0)
     assert usage.output_reasoning_tokens is None
@@ -484,7 +484,7 @@ def test_counts_of_the_wrong_type_are_not_counts() -> None:
     assert response_of("openai", body(content="a", usage=odd)).usage == Usage()
 
 
-def test_an_end_without_a_finish_reason_and_without_done_is_an_error() -> None:
+def test_an_end_without_finish_reason_and_done_is_an_error() -> None:
     result = folded("openai-compat", stream({"reasoning": "a"}, finish=None).replace(b"data: [DONE]\n\n", b""))
     assert result.error is not None
     assert result.error.code == "stream_truncated"
@@ -492,12 +492,12 @@ def test_an_end_without_a_finish_reason_and_without_done_is_an_error() -> None:
     assert not is_complete(result.response.parts[0])
 
 
-def test_a_finish_reason_is_enough_and_done_is_enough() -> None:
+def test_either_finish_reason_or_done_completes_a_stream() -> None:
     assert response_of("openai", stream({"content": "a"}).replace(b"data: [DONE]\n\n", b"")).finish_reason == "stop"
     assert response_of("openai", stream({"content": "a"}, finish=None)).finish_reason == "stop"
 
 
-def test_a_last_event_without_its_blank_line_counts_if_it_is_whole() -> None:
+def test_a_complete_last_event_needs_no_blank_line() -> None:
     data = sse(chunk(content="a"), chunk("length", content="b"), done=False)
     for ending in (b"\n\n", b"\n", b""):
         response = response_of("openai", data.removesuffix(b"\n\n") + ending)
@@ -506,7 +506,7 @@ def test_a_last_event_without_its_blank_line_counts_if_it_is_whole() -> None:
         assert response_of("openai", sse(chunk(content="a"), done=False) + done).text == "a"
 
 
-def test_half_an_event_after_the_finish_reason_takes_nothing_away() -> None:
+def test_an_incomplete_event_after_the_finish_reason_is_ignored() -> None:
     data = sse(chunk(content="a"), chunk("stop"), done=False) + b'data: {"choices": [], "usa'
     assert response_of("openai", data).text == "a"
 
@@ -514,7 +514,7 @@ def test_half_an_event_after_the_finish_reason_takes_nothing_away() -> None:
 # --- bytes -------------------------------------------------------------------------------------------------------
 
 
-def test_comments_blank_lines_and_named_events_are_nothing() -> None:
+def test_comments_blank_lines_and_named_events_are_ignored() -> None:
     frames: tuple[str, ...] = (
         ": keep-alive",
         ": OPENROUTER PROCESSING",
@@ -553,7 +553,7 @@ def test_comments_blank_lines_and_named_events_are_nothing() -> None:
         b"data: " + b'{"choices": 5, "a": ' + b"[" * 100_000 + b"\n\n",
     ],
 )
-def test_an_answer_that_is_not_one_is_an_error(garbage: bytes) -> None:
+def test_a_body_of_another_format_is_an_error(garbage: bytes) -> None:
     for data in (garbage, [garbage[at : at + 1] for at in range(min(len(garbage), 100))] + [garbage[100:]]):
         result = folded("openai-compat", data)
         assert result.error is not None
@@ -561,14 +561,14 @@ def test_an_answer_that_is_not_one_is_an_error(garbage: bytes) -> None:
         assert result.error.code in ("empty_stream", "not_chat_completions")
 
 
-def test_a_page_in_place_of_an_answer_is_quoted() -> None:
+def test_an_html_page_in_place_of_a_response_is_quoted() -> None:
     result = folded("openai-compat", b"<html><title>502 Bad Gateway</title></html>")
     assert result.error is not None
     assert "502 Bad Gateway" in result.error.full_message
     assert "502" not in result.error.message
 
 
-def test_what_an_answer_is_shows_in_its_first_byte_not_in_its_header() -> None:
+def test_the_first_byte_decides_between_stream_and_body() -> None:
     """A body under the name of a stream, and the other way round; `events_of` never says which it is."""
     expected = [("thinking", "a"), ("text", "b")]
     for lead in (b"", b"\n", b" \r\n\n"):
@@ -589,13 +589,13 @@ def test_lone_surrogates_are_replaced_and_pairs_are_not() -> None:
             assert said(response_of("openai-compat", written.replace(b"X", escape))) == [("text", f"a{text}b")]
 
 
-def test_numbers_that_are_none_do_no_harm() -> None:
+def test_invalid_numbers_are_ignored() -> None:
     chunk_ = b'data: {"choices":[{"delta":{"content":"a"},"logprobs":{"content":[{"token":"a","logprob":%b}]}}]}\n\n'
     for number in (b"NaN", b"-Infinity", b"1e999", b"9" * 400):
         assert response_of("openai-compat", chunk_ % number + stream()).text == "a"
 
 
-def test_a_huge_chunk_and_a_chunk_that_is_too_large() -> None:
+def test_a_chunk_has_a_size_limit() -> None:
     huge = "x" * 5_000_000
     assert (
         response_of(
@@ -668,7 +668,7 @@ rows = st.sampled_from(sorted(ROWS))
 
 
 @given(rows, frames, st.booleans(), st.lists(st.integers(0, 3000), max_size=6))
-def test_any_chunks_in_any_cuts_give_one_legal_closed_turn(
+def test_any_chunks_split_anywhere_give_one_valid_turn(
     row: str, script: list[Any], done: bool, places: list[int]
 ) -> None:
     data = sse(*script, done=done)
@@ -677,9 +677,9 @@ def test_any_chunks_in_any_cuts_give_one_legal_closed_turn(
 
 
 @given(frames)
-def test_no_text_is_lost_and_none_is_made_up(script: list[Any]) -> None:
+def test_no_text_is_lost_or_invented(script: list[Any]) -> None:
     """On a wire without tags, without details and without an error, what went in comes out, in its order."""
-    said_: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
+    texts_by_kind: dict[str, str] = {"thinking": "", "text": "", "refusal": ""}
     plain = []
     for frame in script:
         if not isinstance(frame, dict) or not frame.get("choices"):
@@ -687,12 +687,12 @@ def test_no_text_is_lost_and_none_is_made_up(script: list[Any]) -> None:
         delta = frame["choices"][0]["delta"]
         delta.pop("reasoning_details", None)
         plain.append(frame)
-        said_["thinking"] += delta.get("reasoning_content") or delta.get("reasoning") or ""
-        said_["text"] += delta.get("content") or ""
-        said_["refusal"] += delta.get("refusal") or ""
+        texts_by_kind["thinking"] += delta.get("reasoning_content") or delta.get("reasoning") or ""
+        texts_by_kind["text"] += delta.get("content") or ""
+        texts_by_kind["refusal"] += delta.get("refusal") or ""
     response = response_of("openai", sse(*plain))
     for kind, type_ in (("thinking", ThinkingPart), ("text", TextPart), ("refusal", RefusalPart)):
-        assert "".join(part.content for part in response.parts if isinstance(part, type_)) == said_[kind]
+        assert "".join(part.content for part in response.parts if isinstance(part, type_)) == texts_by_kind[kind]
 
 
 VALID = [
@@ -767,7 +767,7 @@ def survives(row: str, frames_: list[Any]) -> None:
 
 
 @given(rows, st.lists(st.tuples(st.sampled_from(PLACES), ODD), min_size=1, max_size=4))
-def test_wrong_types_anywhere_never_raise_and_leave_a_legal_turn(row: str, changes: list[tuple[Any, Any]]) -> None:
+def test_wrong_types_anywhere_give_a_valid_turn(row: str, changes: list[tuple[Any, Any]]) -> None:
     frames_: list[Any] = list(VALID)
     for (number, path), new in changes:
         try:
@@ -785,7 +785,7 @@ def test_every_field_may_hold_anything(new: Any) -> None:
         survives("openrouter", frames_)
 
 
-def test_what_does_not_fit_takes_nothing_else_with_it() -> None:
+def test_a_field_of_the_wrong_type_does_not_affect_other_fields() -> None:
     """One field of the wrong type: the rest of the chunk is read all the same."""
     odd_ones = {"refusal": 5, "tool_calls": "x", "reasoning_details": 5, "annotations": {"a": 1}, "audio": 1}
     for name, odd in odd_ones.items():
@@ -821,12 +821,12 @@ def test_what_does_not_fit_takes_nothing_else_with_it() -> None:
         max_size=30,
     ).map(b"".join)
 )
-def test_any_bytes_give_a_legal_closed_turn(data: bytes) -> None:
+def test_any_bytes_give_a_valid_turn(data: bytes) -> None:
     folded("groq", data)
     folded("groq", [data[at : at + 1] for at in range(len(data))])
 
 
-def test_a_stream_with_flipped_bytes_gives_a_legal_closed_turn() -> None:
+def test_a_stream_with_flipped_bytes_gives_a_valid_turn() -> None:
     with Cases() as case:
         for seed in range(by_circle(25, 300)):
             dice = random.Random(seed)
@@ -837,7 +837,7 @@ def test_a_stream_with_flipped_bytes_gives_a_legal_closed_turn() -> None:
                 folded("openrouter", bytes(data))
 
 
-def test_deltas_leave_with_the_read_that_brought_them() -> None:
+def test_deltas_are_emitted_by_the_read_that_contains_them() -> None:
     """Nothing waits for the end: a thinking delta is out as soon as its bytes are in."""
     for row in sorted(ROWS):
         reader = decoder(ROWS[row], origin(row))
@@ -846,13 +846,13 @@ def test_deltas_leave_with_the_read_that_brought_them() -> None:
             assert any(isinstance(event, PartDeltaEvent) for event in events)
 
 
-def test_a_tool_call_part_has_its_whole_arguments_at_its_end() -> None:
+def test_a_tool_call_part_has_all_arguments_at_its_end() -> None:
     response = response_of("openai", stream({"tool_calls": [call('{"x":1}', name="f", id="a", index=0)]}))
     assert response.parts == [ToolCallPart("f", '{"x":1}', "a")]
     assert thoughts(response) == []
 
 
-def test_an_answer_that_is_numbered_otherwise_is_an_answer() -> None:
+def test_a_choice_with_another_index_is_read() -> None:
     response = folded(
         "openai-compat", sse(chunk(choice={"index": 1}, content="hi"), chunk("stop", choice={"index": 1}))
     )
@@ -860,7 +860,7 @@ def test_an_answer_that_is_numbered_otherwise_is_an_answer() -> None:
     assert response.response.text == "hi"
 
 
-def test_nothing_counts_that_follows_done() -> None:
+def test_data_after_done_is_ignored() -> None:
     once = sse(chunk(content="hi"), chunk("stop"))
     response = folded("openai-compat", once + once).response
     assert response is not None
@@ -868,6 +868,6 @@ def test_nothing_counts_that_follows_done() -> None:
 
 
 @pytest.mark.parametrize("cut", range(5))
-def test_a_body_behind_a_byte_order_mark_is_a_body(cut: int) -> None:
+def test_a_byte_order_mark_before_a_body_is_ignored(cut: int) -> None:
     data = b"\xef\xbb\xbf" + body(content="yes")
     assert response_of("openai", [data[:cut], data[cut:]]).text == "yes"

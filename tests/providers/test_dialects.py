@@ -303,7 +303,7 @@ def test_every_profile_has_a_dialect_here() -> None:
 
 
 @pytest.mark.parametrize("form", ["stream", "whole"])
-def test_what_was_said_is_read(form: str) -> None:
+def test_each_dialect_is_decoded(form: str) -> None:
     with Cases() as case:
         for name, dialect in DIALECTS.items():
             with case(name):
@@ -315,7 +315,7 @@ def test_what_was_said_is_read(form: str) -> None:
 
 
 @each
-def test_any_cut_gives_the_same_events(name: str) -> None:
+def test_a_stream_split_anywhere_gives_the_same_events(name: str) -> None:
     """Every third place with the profile `long`, every eleventh otherwise."""
     stride = by_circle(11, 3)
     dialect = DIALECTS[name]
@@ -327,13 +327,13 @@ def test_any_cut_gives_the_same_events(name: str) -> None:
 
 
 @given(st.sampled_from(sorted(DIALECTS)), st.lists(st.integers(0, 2_000), max_size=12))
-def test_any_cuts_give_the_same_events(name: str, places: list[int]) -> None:
+def test_a_stream_split_at_many_places_gives_the_same_events(name: str, places: list[int]) -> None:
     dialect = DIALECTS[name]
     assert merged(events_of(dialect.row, cut(dialect.stream, places))) == merged(events_of(dialect.row, dialect.stream))
 
 
 @each
-def test_a_stream_that_breaks_off_keeps_what_came(name: str) -> None:
+def test_a_truncated_stream_keeps_the_content_received(name: str) -> None:
     """At every place: a legal, closed turn, and nothing said that was not said in full."""
     dialect = DIALECTS[name]
     everything = "".join(text for _, text in dialect.said)
@@ -352,17 +352,17 @@ def only_thought(row: str, *deltas: dict[str, Any]) -> list[ThinkingPart]:
     return thoughts(response_of(row, sse(*(chunk(**delta) for delta in deltas), chunk(content="A"), chunk("stop"))))
 
 
-def test_the_signature_comes_in_a_last_fragment_without_text() -> None:
+def test_the_signature_may_be_a_last_fragment_without_text() -> None:
     (part,) = thoughts(response_of("openrouter", OPENROUTER))
     assert part.signature == "Et8B/+="
     assert part.provider_details == {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
 
 
-def test_a_stream_of_fragments_is_the_whole_block() -> None:
+def test_fragments_of_a_block_are_joined() -> None:
     assert thoughts(response_of("openrouter", OPENROUTER)) == thoughts(response_of("openrouter", OPENROUTER_BODY))
 
 
-def test_encrypted_reasoning_without_any_text_is_a_part() -> None:
+def test_encrypted_reasoning_without_text_is_a_part() -> None:
     (part,) = only_thought(
         "openrouter", {"reasoning_details": [detail("encrypted", data="gAAA", id="rs_1", format="x", index=0)]}
     )
@@ -388,13 +388,13 @@ def test_a_summary_and_its_encrypted_original_share_an_item() -> None:
     assert len(items) == 1
 
 
-def test_encrypted_details_do_not_silence_the_field() -> None:
+def test_encrypted_details_do_not_suppress_the_reasoning_field() -> None:
     """The field repeats what details say; where they say nothing readable, it repeats nothing."""
     delta = {"reasoning": "Hm.", "reasoning_details": [detail("encrypted", data="gAAA", index=0)]}
     assert sorted(part.content for part in only_thought("openrouter", delta)) == ["", "Hm."]
 
 
-def test_fragments_without_index_go_on_with_the_open_block() -> None:
+def test_fragments_without_index_continue_the_open_block() -> None:
     parts = only_thought("openrouter", *({"reasoning_details": [detail(text=text)]} for text in ("a", "b", "c")))
     assert [part.content for part in parts] == ["abc"]
 
@@ -418,11 +418,11 @@ def test_blocks_of_a_whole_body_are_never_merged() -> None:
         assert [(part.content, part.signature) for part in parts] == [("a", "Sa"), ("b", "Sb")]
 
 
-def test_details_that_say_nothing_open_nothing() -> None:
+def test_empty_details_are_ignored() -> None:
     assert only_thought("openrouter", {"reasoning_details": [detail(text="", index=0)]}) == []
 
 
-def test_an_id_that_comes_before_the_text_is_kept() -> None:
+def test_an_id_before_the_text_belongs_to_the_part() -> None:
     (part,) = only_thought(
         "openrouter",
         {"reasoning_details": [detail(text="", id="r1", format="f", index=0)]},
@@ -431,7 +431,7 @@ def test_an_id_that_comes_before_the_text_is_kept() -> None:
     assert (part.id, part.provider_details) == ("r1", {"type": "reasoning.text", "format": "f", "index": 0})
 
 
-def test_text_of_the_field_that_details_tell_again_at_the_end_is_told_once() -> None:
+def test_details_that_repeat_the_reasoning_field_are_not_repeated() -> None:
     parts = only_thought(
         "openrouter",
         {"reasoning": "Two "},
@@ -442,7 +442,7 @@ def test_text_of_the_field_that_details_tell_again_at_the_end_is_told_once() -> 
     assert parts[-1].signature == "S"
 
 
-def test_details_of_an_unknown_type_ride_through() -> None:
+def test_details_of_an_unknown_type_are_preserved() -> None:
     entry = detail("server_tool_call", tool_name="search", arguments="{}", index=2)
     response = response_of("openrouter", sse(chunk(reasoning_details=[entry]), chunk("stop", content="A")))
     assert response.parts[0].part_kind == "opaque"
@@ -452,53 +452,53 @@ def test_details_of_an_unknown_type_ride_through() -> None:
 # --- tags --------------------------------------------------------------------------------------------------------
 
 
-def test_an_orphan_closing_tag_ends_an_implicit_start() -> None:
+def test_a_closing_tag_alone_ends_an_implicit_start() -> None:
     """Where the row says that answers may begin inside reasoning."""
     row = msgspec.structs.replace(ROWS["llama.cpp"], implicit_start="auto")
     data = sse(chunk(content="Two and one.\n"), chunk(content="</think>\n\nThree."), chunk("stop"))
     assert said(response_of(row, data)) == PLAIN
 
 
-def test_an_orphan_closing_tag_is_not_shown() -> None:
+def test_a_closing_tag_alone_is_not_shown() -> None:
     data = sse(chunk(content="\n</think>\n\n"), chunk(content=ANSWER), chunk("stop"))
     assert said(response_of("llama.cpp", data)) == [("text", ANSWER)]
 
 
-def test_a_reasoning_field_and_other_text_in_tags_are_both_reasoning() -> None:
+def test_the_reasoning_field_and_tagged_text_are_both_reasoning() -> None:
     data = body(content="<think>Second.</think>A", reasoning_content="First.")
     assert "".join(part.content for part in thoughts(response_of("llama.cpp", data))) == "First.Second."
 
 
-def test_text_held_back_as_a_possible_tag_stands_before_the_reasoning_that_follows_it() -> None:
+def test_text_withheld_as_a_possible_tag_precedes_later_reasoning() -> None:
     data = sse(chunk(content="a "), chunk(content="<thi"), chunk(reasoning="hm"), chunk("stop"))
     assert said(response_of("vllm", data)) == [("text", "a <thi"), ("thinking", "hm")]
 
 
-def test_tags_inside_an_answer_are_answer() -> None:
+def test_tags_within_the_answer_are_text() -> None:
     text = "Write `<think>` before it, or <think> so."
     assert said(response_of("groq", body(content=text))) == [("text", text)]
 
 
-def test_a_structured_answer_after_tags_is_exact() -> None:
+def test_json_output_after_tags_is_exact() -> None:
     text = ' \n{"a": " <think> "}\n'
     response = response_of("perplexity", body(content=f"<think>x</think>{text}"))
     assert response.text is not None
     assert response.text.strip() == text.strip()
 
 
-def test_openai_has_no_tags() -> None:
+def test_openai_text_is_not_searched_for_tags() -> None:
     assert said(response_of("openai", TAGGED_BODY)) == [("text", f"<think>\n{THOUGHT}\n</think>\n\n{ANSWER}")]
 
 
 # --- what is only counted ----------------------------------------------------------------------------------------
 
 
-def test_reasoning_counted_inside_the_completion_is_not_added_to_it() -> None:
+def test_reasoning_tokens_within_completion_tokens_are_not_added() -> None:
     inside = usage(completion_tokens_details={"reasoning_tokens": 12})
     assert response_of("xai", body(usage=inside, content="A")).usage.output_tokens == 20
 
 
-def test_copilot_signs_beside_the_text() -> None:
+def test_copilot_sends_the_signature_in_a_field_of_its_own() -> None:
     for data in (DIALECTS["copilot"].stream, DIALECTS["copilot"].whole):
         (part,) = thoughts(response_of("copilot", data))
         assert part.signature == "c2lnbmF0dXJl=="

@@ -58,11 +58,11 @@ def asked(row: str, settings: ModelSettings, *, model: str = "m") -> dict[str, A
 # --- the frame ---------------------------------------------------------------------------------------------------
 
 
-def test_the_least_request() -> None:
+def test_a_minimal_request() -> None:
     assert request(stream=False) == {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
 
 
-def test_a_stream_asks_for_its_usage_where_that_is_known() -> None:
+def test_a_stream_requests_usage_where_the_server_supports_it() -> None:
     assert request()["stream_options"] == {"include_usage": True}
     row = replace(ROWS["openai"], stream_usage=False)
     body = encode(ModelCall("m", [HELLO]), row, origin("openai"))
@@ -70,7 +70,7 @@ def test_a_stream_asks_for_its_usage_where_that_is_known() -> None:
     assert "stream_options" not in body
 
 
-def test_an_extra_body_wins() -> None:
+def test_extra_body_takes_precedence() -> None:
     extra = {"temperature": 0, "thinking": {"type": "disabled"}, "new": [1]}
     body = request("kimi", settings={"temperature": 1, "thinking": True, "extra_body": extra})
     assert {name: body[name] for name in extra} == extra
@@ -84,7 +84,7 @@ def test_every_body_is_json() -> None:
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def test_settings_have_their_names() -> None:
+def test_settings_are_sent_under_their_wire_names() -> None:
     settings: ModelSettings = {
         "temperature": 0.5, "top_p": 0.9, "seed": 1, "presence_penalty": 0.1, "frequency_penalty": 0.2,
         "logit_bias": {"1": 2}, "logprobs": True, "top_logprobs": 3, "parallel_tool_calls": False,
@@ -100,18 +100,18 @@ OPTIONAL: ModelSettings = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_what_a_server_may_not_know_is_sent_only_where_the_row_says_so(row: str) -> None:
+def test_optional_settings_are_sent_only_where_the_profile_lists_them(row: str) -> None:
     there = {"cache_key": "prompt_cache_key"}
     optional: dict[str, Any] = {**OPTIONAL}
     assert asked(row, OPTIONAL) == {there.get(name, name): optional[name] for name in ROWS[row].knows}
 
 
-def test_what_is_only_ours_is_not_sent() -> None:
+def test_internal_settings_are_not_sent() -> None:
     assert asked("openai", {"timeout": 5.0, "extra_headers": {"a": "b"}}) == {}
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_limit_has_one_name(row: str) -> None:
+def test_the_token_limit_is_sent_under_one_name(row: str) -> None:
     reasoning_models = ("openai", "azure", "groq", "cerebras")
     name = "max_completion_tokens" if row in reasoning_models else "max_tokens"
     assert asked(row, {"max_tokens": 9}) == {name: 9}
@@ -201,12 +201,12 @@ THOUGHT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[st
 THOUGHT["sglang"] = THOUGHT["vllm"]
 
 
-def test_every_profile_is_asked_here() -> None:
+def test_the_table_has_every_profile() -> None:
     assert set(THOUGHT) == set(ROWS)
 
 
 @pytest.mark.parametrize("row", THOUGHT)
-def test_how_thought_is_asked_for(row: str) -> None:
+def test_thinking_is_requested_as_the_profile_defines(row: str) -> None:
     on, off, much, most = THOUGHT[row]
     assert asked(row, {}) == {}, "unasked, nothing is said"
     assert asked(row, {"thinking": True}) == on
@@ -215,7 +215,7 @@ def test_how_thought_is_asked_for(row: str) -> None:
     assert asked(row, {"thinking": "max"}) == most
 
 
-def test_a_budget_goes_where_there_is_a_place_for_it() -> None:
+def test_a_thinking_budget_is_sent_where_the_wire_has_a_field() -> None:
     expected = {
         "qwen": {"thinking_budget": 99},
         "vllm": {"thinking_token_budget": 99},
@@ -227,7 +227,7 @@ def test_a_budget_goes_where_there_is_a_place_for_it() -> None:
     assert asked("openrouter", both) == {"reasoning": {"max_tokens": 99}}, "one or the other"
 
 
-def test_levels_of_one_model_of_a_provider() -> None:
+def test_thinking_levels_depend_on_the_model() -> None:
     assert asked("groq", {"thinking": False}, model="qwen/Qwen3-32B") == {"reasoning_effort": "none"}
     assert asked("groq", {"thinking": "high"}, model="qwen/qwen3-32b") == {}
     assert asked("groq", {"thinking": "max"}, model="openai/gpt-oss-120b") == {"reasoning_effort": "high"}
@@ -235,7 +235,7 @@ def test_levels_of_one_model_of_a_provider() -> None:
 
 
 @given(st.sampled_from(EFFORTS), st.lists(st.sampled_from((*EFFORTS, "default")), unique=True).map(tuple))
-def test_a_level_is_rounded_to_the_nearest_and_never_to_off(level: str, known: tuple[str, ...]) -> None:
+def test_a_level_is_rounded_to_the_nearest_but_not_to_none(level: str, known: tuple[str, ...]) -> None:
     nearest = nearest_effort(level, known)
     on = [name for name in known if name in EFFORTS and name != "none"]
     if level in known:
@@ -254,7 +254,7 @@ F = ToolDefinition("f", {"type": "object", "properties": {"x": {"type": "integer
 G, H = ToolDefinition("g"), ToolDefinition("h")
 
 
-def test_tools() -> None:
+def test_tools_are_sent_as_functions() -> None:
     f, g = request(tools=(F, G))["tools"]
     assert f == {
         "type": "function",
@@ -275,13 +275,13 @@ def test_tools() -> None:
         (ToolChoice("none", ("g",)), "fgh", "none"),
     ],
 )
-def test_which_tools_may_be_called(choice: ToolChoice, names: str, said: Any) -> None:
+def test_tool_choice(choice: ToolChoice, names: str, expected: Any) -> None:
     body = request(tools=(F, G, H), tool_choice=choice)
     assert "".join(tool["function"]["name"] for tool in body["tools"]) == names
-    assert body.get("tool_choice") == said
+    assert body.get("tool_choice") == expected
 
 
-def test_a_choice_of_a_tool_that_is_not_there_is_refused() -> None:
+def test_a_choice_of_an_unknown_tool_is_refused() -> None:
     for choice in (ToolChoice("required", ("f", "x")), ToolChoice("auto", ("x",))):
         with pytest.raises(RequestError, match="tool_choice names x; the tools are: f, g"):
             request(tools=(F, G), tool_choice=choice)
@@ -291,7 +291,7 @@ def test_a_choice_without_tools_is_not_sent() -> None:
     assert "tool_choice" not in request(tool_choice=ToolChoice("required"))
 
 
-def test_the_form_of_the_output() -> None:
+def test_output_format() -> None:
     schema = {"type": "object"}
     assert "response_format" not in request()
     assert request(output=OutputFormat("json_object"))["response_format"] == {"type": "json_object"}
@@ -315,20 +315,20 @@ def messages(
     return sent
 
 
-def test_instructions_come_first_and_in_the_role_that_the_provider_knows() -> None:
+def test_instructions_come_first_in_the_role_that_the_provider_supports() -> None:
     system, developer = SystemPromptPart("a"), SystemPromptPart("b", role="developer")
-    said = messages(system, developer, UserPromptPart("u"), instructions="i")
-    assert [(m["role"], m["content"]) for m in said] == [
+    sent = messages(system, developer, UserPromptPart("u"), instructions="i")
+    assert [(m["role"], m["content"]) for m in sent] == [
         ("system", "i"),
         ("system", "a"),
         ("system", "b"),
         ("user", "u"),
     ]
-    said = messages(system, developer, row="openai", instructions="i")
-    assert [(m["role"], m["content"]) for m in said] == [("developer", "i"), ("system", "a"), ("developer", "b")]
+    sent = messages(system, developer, row="openai", instructions="i")
+    assert [(m["role"], m["content"]) for m in sent] == [("developer", "i"), ("system", "a"), ("developer", "b")]
 
 
-def test_a_user_may_have_a_name() -> None:
+def test_a_user_message_may_have_a_name() -> None:
     assert messages(UserPromptPart("a", name="ann")) == [{"role": "user", "content": "a", "name": "ann"}]
 
 
@@ -349,29 +349,29 @@ CONTENT: list[tuple[UserContent, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("content", "said"), CONTENT)
-def test_content(content: UserContent, said: dict[str, Any]) -> None:
+def test_user_content(content: UserContent, expected: dict[str, Any]) -> None:
     (message,) = messages(UserPromptPart([Text("see"), content]))
-    assert message["content"] == [{"type": "text", "text": "see"}, said]
+    assert message["content"] == [{"type": "text", "text": "see"}, expected]
 
 
 @pytest.mark.parametrize(
     "content", [Video("http://v"), Audio(url="http://a"), Image(file_id="file-1"), Image(), File()]
 )
-def test_what_cannot_be_carried_is_refused_not_dropped(content: UserContent) -> None:
+def test_content_that_the_wire_cannot_carry_is_refused(content: UserContent) -> None:
     with pytest.raises(RequestError) as refused:
         messages(UserPromptPart([content]))
     assert refused.value.info.kind == "unsupported"
 
 
-def test_results_and_retries() -> None:
-    said = messages(
+def test_tool_results_and_retries() -> None:
+    sent = messages(
         ToolReturnPart("f", "text", "c1"),
         ToolReturnPart("f", {"a": [1, None]}, "c2"),
         ToolReturnPart("f", None, "c3"),
         RetryPromptPart("try again", tool_name="f", tool_call_id="c4"),
         RetryPromptPart("try again"),
     )
-    assert said == [
+    assert sent == [
         {"role": "tool", "tool_call_id": "c1", "content": "text"},
         {"role": "tool", "tool_call_id": "c2", "content": '{"a":[1,null]}'},
         {"role": "tool", "tool_call_id": "c3", "content": ""},
@@ -380,16 +380,16 @@ def test_results_and_retries() -> None:
     ]
 
 
-def test_an_answer_with_calls_and_without_text() -> None:
+def test_a_response_with_calls_and_no_text() -> None:
     calls = [ToolCallPart("f", {"x": 1}, "c1"), ToolCallPart("g", None, "c2"), ToolCallPart("h", "{'bad", "c3")]
-    (said,) = request(messages=[ModelResponse([*calls])])["messages"]
-    assert said["content"] is None
-    assert [call["function"]["arguments"] for call in said["tool_calls"]] == ['{"x":1}', "{}", "{'bad"]
+    (message,) = request(messages=[ModelResponse([*calls])])["messages"]
+    assert message["content"] is None
+    assert [call["function"]["arguments"] for call in message["tool_calls"]] == ['{"x":1}', "{}", "{'bad"]
 
 
-def test_text_in_several_parts_is_one_content() -> None:
-    (said,) = request(messages=[ModelResponse([TextPart("a"), TextPart("b")])])["messages"]
-    assert said == {"role": "assistant", "content": "ab"}
+def test_several_text_parts_are_one_content() -> None:
+    (message,) = request(messages=[ModelResponse([TextPart("a"), TextPart("b")])])["messages"]
+    assert message == {"role": "assistant", "content": "ab"}
 
 
 def test_messages_keep_their_order() -> None:

@@ -64,14 +64,14 @@ OURS = {
 
 
 @pytest.mark.parametrize(("name", "status", "body", "kind", "said", "code"), BODIES, ids=[row[0] for row in BODIES])
-def test_a_body(name: str, status: int, body: Any, kind: str, said: str | None, code: str | None) -> None:
+def test_an_error_body(name: str, status: int, body: Any, kind: str, upstream_message: str | None, code: str | None) -> None:
     info = error_from_response(status, body if isinstance(body, bytes) else json.dumps(body).encode())
-    assert (info.kind, info.upstream_message, info.code, info.status) == (kind, said, code, status)
+    assert (info.kind, info.upstream_message, info.code, info.status) == (kind, upstream_message, code, status)
     assert info.message == f"{OURS[kind]} (status {status})"
-    assert info.full_message == (f"{info.message}: {said}" if said else info.message)
+    assert info.full_message == (f"{info.message}: {upstream_message}" if upstream_message else info.message)
 
 
-def test_a_code_is_a_word_and_what_is_not_is_said() -> None:
+def test_a_code_that_is_a_sentence_becomes_part_of_the_message() -> None:
     info = error_from_value({"error": {"code": "You asked for it", "type": "bad_thing", "message": "No."}})
     assert (info.code, info.upstream_message) == ("bad_thing", "No.: You asked for it")
     info = error_from_value({"error": {"code": "x" * 101, "param": "the second of them", "message": "No."}})
@@ -87,7 +87,7 @@ WORDS_FOR = {
 
 
 @pytest.mark.parametrize("code", WORDS_FOR)
-def test_codes_that_say_more_than_a_status(code: str) -> None:
+def test_some_codes_have_a_message_of_their_own(code: str) -> None:
     fault = {"error": {"code": code, "message": "m"}}
     assert error_from_value(fault).full_message == f"{WORDS_FOR[code]}: m"
     assert error_from_value(fault, 400).full_message == f"{WORDS_FOR[code]} (status 400): m"
@@ -110,13 +110,13 @@ def test_a_model_that_the_upstream_does_not_know_is_named(body: Any) -> None:
     assert info.upstream_message
 
 
-def test_it_is_also_known_by_its_code_alone() -> None:
+def test_an_unknown_model_is_recognised_by_its_code_alone() -> None:
     info = error_from_response(400, json.dumps(UNKNOWN_MODEL[0]).encode(), "gpt-99")
     assert (info.kind, info.code) == ("not_found", "model_not_found")
     assert info.message == "the upstream knows no model 'gpt-99' (status 400)"
 
 
-def test_what_else_may_not_be_found() -> None:
+def test_status_404_without_a_known_cause() -> None:
     info = error_from_response(404, b'{"error": {"message": "No such file"}}', "gpt-99")
     assert info.full_message == (
         "the upstream did not find something that was asked for, perhaps the model 'gpt-99' (status 404): No such file"
@@ -128,13 +128,13 @@ def test_what_else_may_not_be_found() -> None:
     )
 
 
-def test_the_parameter_and_the_providers_own_body_are_kept() -> None:
+def test_an_error_has_the_parameter_and_the_body_of_the_provider() -> None:
     info = error_from_response(400, json.dumps(OPENAI).encode())
     assert (info.param, info.native) == ("max_tokens", OPENAI)
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "credentials"), (402, "payment"), (403, "forbids")])
-def test_what_is_wrong_with_our_own_account_is_not_the_callers_fault(status: int, words: str) -> None:
+def test_an_error_of_the_gateways_account_is_a_model_error(status: int, words: str) -> None:
     info = error_from_response(status, b'{"error": {"message": "Incorrect API key"}}')
     assert info.kind == "model_error"
     assert words in info.message
@@ -153,12 +153,12 @@ WORDS = {
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_where_no_status_tells_the_type_or_the_code_does(word: str) -> None:
+def test_without_a_status_type_or_code_decide_the_kind(error_type: str) -> None:
     for field in ("type", "code"):
-        assert error_from_value({"error": {"message": "m", field: word}}).kind == WORDS[word]
+        assert error_from_value({"error": {"message": "m", field: error_type}}).kind == WORDS[error_type]
 
 
-def test_a_code_that_is_a_status_is_one() -> None:
+def test_a_numeric_code_is_the_status() -> None:
     for code in (429, "429"):
         info = error_from_value({"error": {"message": "m", "code": code}})
         assert (info.kind, info.status) == ("too_many_requests", 429)
@@ -166,7 +166,7 @@ def test_a_code_that_is_a_status_is_one() -> None:
 
 
 @given(st.integers(100, 999))
-def test_every_status_is_some_kind_of_error(status: int) -> None:
+def test_every_status_has_an_error_kind(status: int) -> None:
     assert kind_of_status(status) in ERROR_KINDS
 
 
@@ -183,14 +183,14 @@ values = st.recursive(
 
 
 @given(values)
-def test_any_value_means_something(value: Any) -> None:
+def test_any_value_gives_an_error(value: Any) -> None:
     info = error_from_value(value)
     assert info.kind in ERROR_KINDS
     assert info.message
 
 
 @given(st.integers(400, 599), st.binary(max_size=50) | values.map(lambda value: json.dumps(value).encode()))
-def test_any_body_means_something(status: int, body: bytes) -> None:
+def test_any_body_gives_an_error(status: int, body: bytes) -> None:
     info = error_from_response(status, body)
     assert info.kind in ERROR_KINDS
     assert info.message
@@ -229,7 +229,7 @@ TOO_LONG = [
 
 
 @pytest.mark.parametrize(("name", "status", "body"), TOO_LONG, ids=[row[0] for row in TOO_LONG])
-def test_whatever_it_is_called_that_a_conversation_is_too_long_has_one_code(
+def test_every_context_length_error_has_one_code(
     name: str, status: int | None, body: Any
 ) -> None:
     info = error_from_value(body, status)
@@ -247,5 +247,5 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("status", "body"), OTHERS)
-def test_what_is_wrong_otherwise_has_not(status: int, body: Any) -> None:
+def test_other_errors_are_not_context_length_errors(status: int, body: Any) -> None:
     assert error_from_value(body, status).code != "context_length_exceeded"

@@ -41,7 +41,7 @@ def played(row: str, reads: list[bytes], *, tries: int = 8) -> list[ModelEvent]:
     st.booleans(),
     st.integers(1, 4),
 )
-def test_the_short_way_tells_what_the_long_way_tells(
+def test_events_are_the_same_with_and_without_the_template(
     row: str, frames: list[tuple[str, str]], ascii_only: bool, together: int
 ) -> None:
     written = [frame(field, text, ascii_only) for field, text in frames] + [sse(chunk("stop"))]
@@ -64,7 +64,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("odd", BROKEN)
-def test_what_is_only_nearly_alike_is_read_in_full(odd: bytes) -> None:
+def test_a_frame_that_differs_elsewhere_is_decoded_in_full(odd: bytes) -> None:
     alike = [b'data: {"choices":[{"index":0,"delta":{"reasoning":" tok%d"}}]}\n\n' % n for n in range(4)]
     reads = [*alike, odd, *alike, b"data: [DONE]\n\n"]
     assert played("openai-compat", reads) == played("openai-compat", reads, tries=0)
@@ -73,7 +73,7 @@ def test_what_is_only_nearly_alike_is_read_in_full(odd: bytes) -> None:
     assert played("openai-compat", pieces) == played("openai-compat", pieces, tries=0)
 
 
-def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frame_that_differs_only_in_its_text_is_not_decoded_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = decoder(ROWS["vllm"], origin("vllm"))
     for number in range(3):
         reader.feed(frame("reasoning", f" tok{number}", True))
@@ -81,33 +81,33 @@ def test_a_frame_is_not_read_in_full_when_only_its_text_is_new(monkeypatch: pyte
     assert content_deltas(reader.feed(frame("reasoning", ' "more"\n', True))) == [' "more"\n']
 
 
-def test_text_that_stands_in_two_places_teaches_nothing() -> None:
+def test_a_text_that_occurs_twice_gives_no_template() -> None:
     like = FrameTemplate()
     like.learn("", b'{"model":"m","text":"m"}', "m", never_matches)
     assert like.frame is None
 
 
-def test_a_server_that_dates_every_frame_is_not_learned_from_for_ever() -> None:
+def test_learning_stops_if_every_frame_has_another_timestamp() -> None:
     reader = decoder(ROWS["vllm"], origin("vllm"))
     for number in range(20):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number}, done=False))
     assert reader._template.tries == 0
 
 
-def test_a_text_that_is_a_name_elsewhere_teaches_nothing() -> None:
+def test_a_text_that_is_also_a_key_gives_no_template() -> None:
     like = FrameTemplate()
     like.learn("", b'{"delta":{"content":"c\\u006fntent"}}', "content", never_matches)
     assert like.frame is None
 
 
-def test_a_server_that_stamps_its_frames_now_and_then_is_learned_from_again_and_again() -> None:
+def test_learning_continues_if_the_timestamp_changes_now_and_then() -> None:
     reader = decoder(ROWS["vllm"], origin("vllm"))
     for number in range(400):
         reader.feed(sse(chunk(reasoning=" tok") | {"created": number // 20}, done=False))
     assert reader._template.tries > 0
 
 
-def test_white_space_around_a_text_is_read_in_full() -> None:
+def test_a_frame_with_white_space_around_the_text_is_decoded_in_full() -> None:
     """It would be JSON, but a blank line ends a frame."""
     alike = [b'data: {"choices":[{"index":0,"delta":{"reasoning":" tok%d"}}]}\n\n' % n for n in range(4)]
     for odd in (b'\n\n"x"', b' "x"', b'"x"\n', b'"x"\r\n\r\n'):

@@ -32,11 +32,11 @@ def parts(pieces: list[str]) -> list[ModelResponsePart]:
 
 
 @given(st.lists(st.integers(0, len(RAW)), max_size=8))
-def test_however_it_is_cut_it_gives_the_same_parts(places: list[int]) -> None:
+def test_any_split_gives_the_same_parts(places: list[int]) -> None:
     edges = sorted({0, len(RAW), *places})
     assert parts([RAW[a:b] for a, b in pairwise(edges)]) == PARTS
 
 
-def test_a_preamble_is_a_message_of_its_own() -> None:
+def test_a_preamble_is_a_separate_message() -> None:
     raw = "<|channel|>commentary<|message|>First.<|end|><|start|>assistant<|channel|>final<|message|>Then.<|return|>"
     assert parts([raw]) == [TextPart("First."), TextPart("Then.")]

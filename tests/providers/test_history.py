@@ -144,7 +144,7 @@ def lost(row: str, calls: bool, thinking: bool | None) -> dict[str, Any]:
 
 
 @each
-def test_own_reasoning(row: str) -> None:
+def test_own_reasoning_is_sent_as_the_table_says(row: str) -> None:
     rule = MATRIX[row]
     own = ThinkingPart("why", provider_name=row)
     with Cases() as case:
@@ -155,7 +155,7 @@ def test_own_reasoning(row: str) -> None:
 
 
 @each
-def test_lost_reasoning(row: str) -> None:
+def test_lost_reasoning_is_replaced_as_the_table_says(row: str) -> None:
     with Cases() as case:
         for calls, thinking in SITUATIONS:
             with case(f"calls: {calls}, thinking: {thinking}"):
@@ -163,7 +163,7 @@ def test_lost_reasoning(row: str) -> None:
 
 
 @each
-def test_foreign_reasoning_is_as_good_as_lost(row: str) -> None:
+def test_foreign_reasoning_is_treated_as_lost(row: str) -> None:
     foreign = ThinkingPart("why", id="i", signature="s", provider_name="elsewhere", provider_details={"a": "b"})
     with Cases() as case:
         for calls, thinking in SITUATIONS:
@@ -172,7 +172,7 @@ def test_foreign_reasoning_is_as_good_as_lost(row: str) -> None:
 
 
 @each
-def test_reasoning_that_was_cut_off_is_as_good_as_lost(row: str) -> None:
+def test_truncated_reasoning_is_treated_as_lost(row: str) -> None:
     cut = ThinkingPart("why", signature="s", provider_name=row, complete=False)
     with Cases() as case:
         for calls, thinking in SITUATIONS:
@@ -181,13 +181,13 @@ def test_reasoning_that_was_cut_off_is_as_good_as_lost(row: str) -> None:
 
 
 @each
-def test_reasoning_of_unknown_origin(row: str) -> None:
+def test_reasoning_of_unknown_origin_is_sent_as_the_table_says(row: str) -> None:
     for calls in (True, False):
         assert sent(row, ThinkingPart("why"), known=False, calls=calls) == MATRIX[row].unknown
 
 
 @each
-def test_foreign_reasoning_goes_where_an_operator_says_so(row: str) -> None:
+def test_foreign_reasoning_is_sent_if_the_profile_permits_it(row: str) -> None:
     welcome = replace(ROWS[row], foreign="field", replay="field")
     response = ModelResponse([ThinkingPart("why", signature="s"), TextPart("so")], origin=FOREIGN)
     (message,) = encode(ModelCall("m", [response]), welcome, origin(row))["messages"]
@@ -195,30 +195,30 @@ def test_foreign_reasoning_goes_where_an_operator_says_so(row: str) -> None:
 
 
 @each
-def test_the_same_name_at_another_account_or_model_is_foreign(row: str) -> None:
+def test_another_account_model_or_api_of_the_same_provider_is_foreign(row: str) -> None:
     own = ThinkingPart("why", provider_name=row, signature="s")
     for other in (replace(origin(row), account="b"), replace(origin(row), model="n"), replace(origin(row), api="x")):
         assert sent(row, own, by=other, calls=True) == lost(row, True, None)
 
 
 @each
-def test_an_answer_of_which_nothing_may_be_said_is_no_message(row: str) -> None:
+def test_a_response_without_parts_to_send_is_no_message(row: str) -> None:
     response = ModelResponse([ThinkingPart("why", complete=False)], origin=origin(row))
     request = encode(ModelCall("m", [response]), ROWS[row], origin(row))
     assert request["messages"] == []
 
 
-def test_sealed_reasoning_is_refused_not_dropped() -> None:
+def test_sealed_reasoning_is_refused() -> None:
     with pytest.raises(RequestError) as refused:
         sent("vllm", SealedPart("token"))
     assert refused.value.info.code == "sealed_reasoning"
 
 
-def test_several_thoughts_are_paragraphs() -> None:
+def test_several_thoughts_are_joined_as_paragraphs() -> None:
     assert sent("groq", ThinkingPart("a"), ThinkingPart("b"))["reasoning"] == "a\n\nb"
 
 
-def test_a_call_that_was_cut_off_does_not_go_back() -> None:
+def test_a_truncated_call_is_not_sent_back() -> None:
     response = ModelResponse([TextPart("so"), ToolCallPart("f", '{"x', "c1", complete=False)], origin=origin("openai"))
     (message,) = encode(ModelCall("m", [response]), ROWS["openai"], origin("openai"))["messages"]
     assert "tool_calls" not in message
@@ -250,7 +250,7 @@ ENTRIES: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.parametrize("row", ["openrouter", "snowflake", "minimax"])
-def test_details_go_back_as_they_came(name: str, row: str) -> None:
+def test_details_are_sent_back_unchanged(name: str, row: str) -> None:
     assert back(row, body(content="so", reasoning_details=ENTRIES[name]))["reasoning_details"] == ENTRIES[name]
 
 
@@ -266,13 +266,13 @@ def fragments(entry: dict[str, Any], size: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.parametrize("size", [1, 2, 9])
-def test_fragments_go_back_as_whole_blocks(name: str, size: int) -> None:
+def test_fragments_are_sent_back_as_complete_blocks(name: str, size: int) -> None:
     pieces = [piece for entry in ENTRIES[name] for piece in fragments(entry, size)]
     data = sse(*(chunk(reasoning_details=[piece]) for piece in pieces), chunk(content="so"), chunk("stop"))
     assert back("openrouter", data)["reasoning_details"] == ENTRIES[name]
 
 
-def test_a_signature_that_comes_after_the_answer_began_goes_back_with_its_text() -> None:
+def test_a_signature_that_arrives_after_the_answer_is_sent_back_with_its_text() -> None:
     indexes: list[dict[str, Any]] = [{"index": 0}, {}]
     for index in indexes:
         text = {"type": "reasoning.text", **index, "text": "why"}
@@ -283,7 +283,7 @@ def test_a_signature_that_comes_after_the_answer_began_goes_back_with_its_text()
         assert back("openrouter", data)["reasoning_details"] == [{**text, "signature": "S"}]
 
 
-def test_a_signature_over_text_that_came_in_the_field_goes_back_with_that_text() -> None:
+def test_a_signature_of_the_reasoning_field_is_sent_back_with_it() -> None:
     entry = {"type": "reasoning.text", "index": 0, "text": "why", "signature": "S"}
     data = sse(
         chunk(reasoning="w"), chunk(reasoning="hy"), chunk(reasoning_details=[entry]), chunk("stop", content="so")
@@ -294,18 +294,18 @@ def test_a_signature_over_text_that_came_in_the_field_goes_back_with_that_text()
 @pytest.mark.parametrize(
     "content", ["<think>\nwhy\n</think>\n\nso", "<think>why</think>so", "<think>\n\nwhy\n\n</think>\nso\n", "so"]
 )
-def test_tagged_content_goes_back_verbatim(content: str) -> None:
+def test_tagged_content_is_sent_back_verbatim(content: str) -> None:
     data = sse(*(chunk(content=content[at : at + 3]) for at in range(0, len(content), 3)), chunk("stop"))
     assert back("minimax", data)["content"] == content
     assert back("minimax", body(content=content))["content"] == content
 
 
-def test_a_signature_beside_the_text_goes_back_beside_it() -> None:
+def test_a_signature_in_a_field_of_its_own_is_sent_back_there() -> None:
     message = back("copilot", body(content="so", reasoning_text="why", reasoning_opaque="o=="))
     assert (message["reasoning_text"], message["reasoning_opaque"]) == ("why", "o==")
 
 
-def test_a_signature_on_a_call_goes_back_on_that_call() -> None:
+def test_a_signature_of_a_call_is_sent_back_with_that_call() -> None:
     signed = {"google": {"thought_signature": "CiQB"}}
     one = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     message = back(
@@ -355,7 +355,7 @@ strangers = st.sampled_from([None, FOREIGN, Origin("openrouter", "openai_chat", 
     st.sampled_from(["drop", "field"]),
     st.booleans(),
 )
-def test_nothing_opaque_of_a_stranger_is_ever_sent(
+def test_opaque_data_of_foreign_parts_is_not_sent(
     name: str, parts: list[ModelResponsePart], maker: Origin | None, foreign: Any, marked: bool
 ) -> None:
     """Neither on the wire, nor in what `history` hands to any wire; whether response or parts say who made it."""
@@ -369,7 +369,7 @@ def test_nothing_opaque_of_a_stranger_is_ever_sent(
 
 
 @given(st.sampled_from(sorted(ROWS)), st.lists(strange_parts, max_size=6))
-def test_a_strange_part_in_an_own_answer_is_still_strange(name: str, parts: list[ModelResponsePart]) -> None:
+def test_a_foreign_part_in_an_own_response_stays_foreign(name: str, parts: list[ModelResponsePart]) -> None:
     parts = [replace(part, origin=FOREIGN) for part in parts if hasattr(part, "origin")]
     response = ModelResponse(parts, origin=origin(name))
     assert CANARY not in json.dumps(encode(ModelCall("m", [response]), ROWS[name], origin(name)))

@@ -23,15 +23,15 @@ def load(**row: Any) -> Profile:
 
 
 def mistakes(**row: Any) -> list[str]:
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as caught:
         load(**row)
-    return found.value.mistakes
+    return caught.value.mistakes
 
 
 # --- the rows that ship ------------------------------------------------------------------------------------------
 
 
-def test_the_rows_that_ship_are_right() -> None:
+def test_builtin_profiles_are_valid() -> None:
     assert len(builtin_profiles()) >= 24
     for name, row in ROWS.items():
         assert row.name == name
@@ -41,13 +41,13 @@ def test_the_rows_that_ship_are_right() -> None:
         assert row.base_url.startswith("https://") or row.auth == "optional" or row.base_url == ""
 
 
-def test_every_strategy_that_a_row_may_name_exists_and_no_other() -> None:
+def test_strategies_in_profiles_are_those_that_exist() -> None:
     types = {field.name: field.type for field in fields(Profile)}
     assert set(typing.get_args(types["thinking"])) == set(_THINKING)
     assert set(typing.get_args(types["replay"])) == set(_REPLAY)
 
 
-def test_a_row_whose_messages_need_reasoning_has_a_place_for_it() -> None:
+def test_a_profile_that_requires_reasoning_has_a_field_for_it() -> None:
     for row in ROWS.values():
         assert row.lost == "omit" or row.replay == "field"
 
@@ -55,12 +55,12 @@ def test_a_row_whose_messages_need_reasoning_has_a_place_for_it() -> None:
 # --- rows of an operator -----------------------------------------------------------------------------------------
 
 
-def test_a_row_of_its_own() -> None:
+def test_an_operators_profile() -> None:
     row = load(base_url="http://host/v1", tags="think", efforts=["low"], auth="none")
     assert (row.name, row.title, row.efforts, row.replay) == ("mine", "mine", ("low",), Profile().replay)
 
 
-def test_a_row_that_extends_another() -> None:
+def test_a_profile_may_extend_another() -> None:
     row = load(extends="deepseek", base_url="http://host/v1")
     assert row.base_url == "http://host/v1"
     assert (row.name, row.lost, row.thinking) == ("mine", "empty", "thinking_type")
@@ -68,7 +68,7 @@ def test_a_row_that_extends_another() -> None:
     assert (rows["b"].lost, rows["b"].auth, rows["b"].thinking) == ("space", "none", "template")
 
 
-def test_what_differs_for_some_models() -> None:
+def test_a_profile_may_have_exceptions_for_models() -> None:
     row = load(
         tags="think",
         models=[{"match": "*R1*", "tags": "think-forced", "lost": "empty"}, {"match": "*", "efforts": ["low"]}],
@@ -112,20 +112,20 @@ def test_what_differs_for_some_models() -> None:
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_key_and_what_would_be_right(row: dict[str, Any], mistake: str) -> None:
-    (found,) = mistakes(**row)
-    assert found.startswith(mistake)
+def test_a_mistake_names_its_key_and_the_valid_values(row: dict[str, Any], mistake: str) -> None:
+    (mistake,) = mistakes(**row)
+    assert mistake.startswith(mistake)
 
 
-def test_a_row_that_is_no_table() -> None:
+def test_a_profile_must_be_a_table() -> None:
     with pytest.raises(ConfigError, match=r"profiles\.mine: 5 is not right; it must be a table"):
         load_profiles({"mine": 5}, {})
 
 
-def test_all_mistakes_are_named_at_once() -> None:
-    with pytest.raises(ConfigError) as found:
+def test_one_error_names_all_mistakes() -> None:
+    with pytest.raises(ConfigError) as caught:
         load_profiles({"a": {"lost": 1, "replay": "x"}, "b": {"extends": "c"}, "d": {}}, {})
-    assert [line.partition(":")[0] for line in found.value.mistakes] == [
+    assert [line.partition(":")[0] for line in caught.value.mistakes] == [
         "profiles.a.lost", "profiles.a.replay", "profiles.b.extends",
     ]  # fmt: skip
 
@@ -140,7 +140,7 @@ def test_all_mistakes_are_named_at_once() -> None:
         ("bedrock", "enable_thinking", "'effort', 'none', 'reasoning_object', 'reasoning_switch'"),
     ],
 )
-def test_a_way_to_request_thinking_that_the_wire_cannot_write(base: str, value: str, right: str) -> None:
+def test_a_thinking_strategy_must_be_supported_by_the_wire(base: str, value: str, right: str) -> None:
     expected = f"the wire {base!r} cannot send {value!r}; it must be one of {right}"
     assert mistakes(wire=base, thinking=value) == [f"profiles.mine.thinking: {expected}"]
     [mistake] = mistakes(wire=base, models=[{"match": "*", "thinking": value}])
@@ -148,7 +148,7 @@ def test_a_way_to_request_thinking_that_the_wire_cannot_write(base: str, value: 
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_every_kind_of_credentials_and_a_model_in_the_path_work_on_every_wire(wire: str) -> None:
+def test_all_kinds_of_credentials_and_a_model_in_the_path_work_on_every_wire(wire: str) -> None:
     call = ModelCall("a model", [], stream=False)
     for auth in ("api-key", "x-api-key", "x-goog-api-key"):
         row = load(wire=wire, auth=auth, path="/x", path_whole="/y/{model}")

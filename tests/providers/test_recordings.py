@@ -94,8 +94,8 @@ RESPONSE_IDS = {
 
 def normal(part: dict[str, Any]) -> dict[str, Any]:
     """A part as both sides tell it: everything that is only bookkeeping is levelled here, and nowhere else."""
-    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
-    part = {name: part[name] for name in kept if part.get(name) is not None}
+    compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
+    part = {name: part[name] for name in compared_fields if part.get(name) is not None}
     # The other decoder keeps the name of the field or tag in `id`, and makes up ids where the wire has none.
     if part.get("id") in ("reasoning", "reasoning_content", "content"):
         del part["id"]
@@ -123,7 +123,7 @@ def decoded(name: str) -> tuple[Fold, ModelResponse, Recording]:
 
 
 @each_provider
-def test_the_parts_are_the_expected_ones(provider: str) -> None:
+def test_parts_are_as_expected(provider: str) -> None:
     with Cases() as case:
         for name in names(provider):
             with case(name):
@@ -142,7 +142,7 @@ def test_the_parts_are_the_expected_ones(provider: str) -> None:
 
 
 @each_provider
-def test_usage_and_finish_reason_are_the_expected_ones(provider: str) -> None:
+def test_usage_and_finish_reason_are_as_expected(provider: str) -> None:
     with Cases() as case:
         for name in names(provider):
             if name in FAILURES:
@@ -165,7 +165,7 @@ def test_usage_and_finish_reason_are_the_expected_ones(provider: str) -> None:
 
 
 @each_provider
-def test_what_goes_back_is_the_reasoning_that_came(provider: str) -> None:
+def test_reasoning_is_sent_back_unchanged(provider: str) -> None:
     """Whatever field or tags it came in, its own maker gets every character of it back."""
     with Cases() as case:
         for name in names(provider):
@@ -186,8 +186,8 @@ def test_what_goes_back_is_the_reasoning_that_came(provider: str) -> None:
                 theirs = recording.expected.get("roundtrip_request") or {}
                 answer: dict[str, Any] = next((m for m in theirs.get("messages", ()) if m["role"] == "assistant"), {})
                 if answer.get("reasoning_details"):
-                    kept = [{k: v for k, v in entry.items() if v is not None} for entry in answer["reasoning_details"]]
-                    assert message["reasoning_details"] == kept
+                    entries = [{k: v for k, v in entry.items() if v is not None} for entry in answer["reasoning_details"]]
+                    assert message["reasoning_details"] == entries
                 if answer.get(row.replay_field) and row.replay == "field":
                     assert message[row.replay_field] == answer[row.replay_field]
 
@@ -196,7 +196,7 @@ def test_what_goes_back_is_the_reasoning_that_came(provider: str) -> None:
 
 
 @each_provider
-def test_any_cut_in_two_gives_the_same_events(provider: str) -> None:
+def test_a_body_split_in_two_gives_the_same_events(provider: str) -> None:
     """Every cut of a small body; of a large one those around frame boundaries and markers, and some anywhere."""
     with Cases() as case:
         for name in names(provider):
@@ -209,7 +209,7 @@ def test_any_cut_in_two_gives_the_same_events(provider: str) -> None:
 
 
 @each_provider
-def test_any_number_of_cuts_gives_the_same_events(provider: str) -> None:
+def test_a_body_split_at_many_places_gives_the_same_events(provider: str) -> None:
     with Cases() as case:
         for name in names(provider):
             with case(name):

@@ -45,7 +45,7 @@ MARK = "zqMarkqz"
 ROWS = builtin_profiles()
 ROW_OF: dict[str, Profile] = {row.wire: row for row in reversed(list(ROWS.values()))}
 
-_LOUD = [MARK, f"you said: {MARK}", f"{MARK}\n{MARK} ", f"'{MARK}'", f"{MARK}Exception", f"ns#{MARK}", MARK * 30]
+_MARKED_TEXTS = [MARK, f"you said: {MARK}", f"{MARK}\n{MARK} ", f"'{MARK}'", f"{MARK}Exception", f"ns#{MARK}", MARK * 30]
 
 
 def decoder(wire: str) -> Decoder:
@@ -133,7 +133,7 @@ class Teller:
         """How many of its strings are marked."""
 
     def text(self, text: str) -> str:
-        return self.dice.choice(_LOUD) if self.dice.random() < self.share else text
+        return self.dice.choice(_MARKED_TEXTS) if self.dice.random() < self.share else text
 
     def value(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -143,7 +143,7 @@ class Teller:
         if isinstance(value, dict):
             marked = {self.name(name): self.value(entry) for name, entry in value.items()}
             return marked | ({MARK: MARK} if self.dice.random() < 0.2 else {})
-        return self.dice.choice(_LOUD) if self.dice.random() < self.share / 8 else value
+        return self.dice.choice(_MARKED_TEXTS) if self.dice.random() < self.share / 8 else value
 
     def name(self, name: str) -> str:
         return self.text(name) if self.dice.random() < 0.1 else name
@@ -202,7 +202,7 @@ class Teller:
             ]
         )
         if self.dice.random() < 0.05:
-            return _with_a_header_twice(MARK.encode())
+            return _message_with_duplicate_header(MARK.encode())
         return eventstream_message(piece, {**headers, MARK: MARK} if self.dice.random() < 0.2 else headers)
 
     def reads(self, data: bytes) -> list[bytes]:
@@ -210,7 +210,7 @@ class Teller:
         return self.dice.choice([[data], [data[:edge], data[edge:]]])
 
 
-def _with_a_header_twice(name: bytes) -> bytes:
+def _message_with_duplicate_header(name: bytes) -> bytes:
     """As many bytes as a message with two headers, of which the second has the first one's name."""
     head = (bytes([len(name)]) + name + b"\x00") * 2
     lengths = pack(">II", 16 + len(head), len(head))
@@ -221,17 +221,17 @@ def _with_a_header_twice(name: bytes) -> bytes:
 @pytest.mark.parametrize("wire", EVERY)
 @many
 @given(st.integers(0, 2**60))
-def test_no_message_quotes_an_answer(wire: str, seed: int) -> None:
-    teller = Teller(seed)
-    for error in errors_of(wire, teller.reads(teller.stream())):
+def test_no_message_quotes_a_response(wire: str, seed: int) -> None:
+    quoting_upstream = Teller(seed)
+    for error in errors_of(wire, quoting_upstream.reads(quoting_upstream.stream())):
         check(error)
 
 
 @pytest.mark.parametrize("wire", EVERY)
-def test_and_what_was_said_is_kept(wire: str) -> None:
+def test_upstream_text_is_part_of_the_full_message(wire: str) -> None:
     """The property is about something: most of what is marked is told to whoever may see it."""
-    tellers = [Teller(seed) for seed in range(600)]
-    errors = [error for one in tellers for error in errors_of(wire, one.reads(one.stream()))]
+    upstreams = [Teller(seed) for seed in range(600)]
+    errors = [error for one in upstreams for error in errors_of(wire, one.reads(one.stream()))]
     quoting = [error for error in errors if MARK in (error.upstream_message or "")]
     assert len(quoting) > 100
     assert all(error.full_message == f"{error.message}: {error.upstream_message}" for error in quoting)
@@ -241,12 +241,12 @@ def test_and_what_was_said_is_kept(wire: str) -> None:
 @settings(max_examples=by_circle(125, 3_000))
 @given(st.integers(0, 2**60))
 def test_no_message_quotes_a_body(seed: int) -> None:
-    teller = Teller(seed)
-    status = teller.dice.choice([400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529, 599])
-    check(error_from_response(status, teller.piece(), teller.dice.choice([None, "gpt-99"])))
-    check(error_from_value(teller.shape()))
-    check(explain_error(status, teller.shape()))
-    fault = {name: teller.text("x") for name in ("type", "message", "n_ctx", "n_prompt_tokens")}
+    quoting_upstream = Teller(seed)
+    status = quoting_upstream.dice.choice([400, 401, 402, 403, 404, 408, 409, 413, 422, 429, 500, 502, 503, 504, 529, 599])
+    check(error_from_response(status, quoting_upstream.piece(), quoting_upstream.dice.choice([None, "gpt-99"])))
+    check(error_from_value(quoting_upstream.shape()))
+    check(explain_error(status, quoting_upstream.shape()))
+    fault = {name: quoting_upstream.text("x") for name in ("type", "message", "n_ctx", "n_prompt_tokens")}
     check(explain_error(status, {"error": fault | {"type": "exceed_context_size_error"}}))
 
 
@@ -255,22 +255,22 @@ def test_no_message_quotes_a_body(seed: int) -> None:
 _STRING = re.compile(rb'"[^"\\\x00-\x1f]{2,200}"')
 
 
-def _mutated(data: bytes, teller: Teller) -> bytes:
+def _mutated(data: bytes, quoting_upstream: Teller) -> bytes:
     """A recording with some of its strings marked, an error put into it, or its end lost."""
-    dice = teller.dice
+    dice = quoting_upstream.dice
     share = dice.choice([0.02, 0.2, 0.8])
     if data[:1] == b"\x00":
         messages = EventStreamDecoder().feed(data)
         pieces = [(dict(message.headers), _marked(message.payload, dice, share)) for message in messages]
         if dice.random() < 0.5:
-            pieces.insert(dice.randrange(len(pieces) + 1), ({":exception-type": f"{MARK}Exception"}, teller.piece()))
+            pieces.insert(dice.randrange(len(pieces) + 1), ({":exception-type": f"{MARK}Exception"}, quoting_upstream.piece()))
         data = b"".join(eventstream_message(payload, headers) for headers, payload in pieces)
     else:
         data = _marked(data, dice, share)
         if dice.random() < 0.5:
-            edges = [found.end() for found in re.finditer(rb"\n\r?\n|\n", data)] or [0]
+            edges = [match.end() for match in re.finditer(rb"\n\r?\n|\n", data)] or [0]
             at = dice.choice(edges)
-            data = data[:at] + teller.event(teller.piece()) + data[at:]
+            data = data[:at] + quoting_upstream.event(quoting_upstream.piece()) + data[at:]
     return data[: dice.randrange(1, len(data))] if dice.random() < 0.3 else data
 
 
@@ -280,7 +280,7 @@ def _marked(data: bytes, dice: random.Random, share: float) -> bytes:
 
 
 @pytest.mark.needs("recordings")
-def test_no_message_quotes_a_recorded_answer() -> None:
+def test_no_message_quotes_a_recorded_response() -> None:
     with Cases() as case:
         for path in recordings():
             provider = path.parts[-2]
@@ -297,7 +297,7 @@ def test_no_message_quotes_a_recorded_answer() -> None:
 # --- over a real connection ----------------------------------------------------------------------------------------
 
 
-def _http(status: str, body: bytes = b"", *headers: str, length: int | None = None) -> bytes:
+def _http_response(status: str, body: bytes = b"", *headers: str, length: int | None = None) -> bytes:
     lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body) if length is None else length}", "", ""]
     return "\r\n".join(lines).encode() + body
 
@@ -308,23 +308,23 @@ _QUOTES = json.dumps(
 
 RAW: dict[str, bytes] = {
     **{
-        str(status): _http(f"{status} {MARK}", _QUOTES, f"X-{MARK}: {MARK}", f"Retry-After: {MARK}")
+        str(status): _http_response(f"{status} {MARK}", _QUOTES, f"X-{MARK}: {MARK}", f"Retry-After: {MARK}")
         for status in (400, 401, 402, 403, 404, 408, 409, 413, 418, 429, 500, 502, 503, 504, 529)
     },
-    "a redirect": _http(f"307 {MARK}", _QUOTES, f"Location: https://{MARK}.example/{MARK}"),
-    "not modified": _http(f"304 {MARK}", b"", f"ETag: {MARK}"),
+    "a redirect": _http_response(f"307 {MARK}", _QUOTES, f"Location: https://{MARK}.example/{MARK}"),
+    "not modified": _http_response(f"304 {MARK}", b"", f"ETag: {MARK}"),
     "no content": f"HTTP/1.1 204 {MARK}\r\nX: {MARK}\r\n\r\n".encode(),
     "reset content": f"HTTP/1.1 205 {MARK}\r\nContent-Length: 0\r\n\r\n".encode(),
-    "a page": _http(f"200 {MARK}", f"<html><title>{MARK}</title>".encode(), f"Content-Type: text/{MARK}"),
-    "an error in the stream": _http("200 OK", b"data: " + _QUOTES + b"\n\n"),
-    "nothing": _http(f"200 {MARK}"),
-    "broken off": _http("200 OK", f"data: {MARK}".encode(), length=1000),
+    "a page": _http_response(f"200 {MARK}", f"<html><title>{MARK}</title>".encode(), f"Content-Type: text/{MARK}"),
+    "an error in the stream": _http_response("200 OK", b"data: " + _QUOTES + b"\n\n"),
+    "nothing": _http_response(f"200 {MARK}"),
+    "broken off": _http_response("200 OK", f"data: {MARK}".encode(), length=1000),
     "not HTTP": f"{MARK} says hello\r\n\r\n".encode(),
     "a status that is none": f"HTTP/1.1 {MARK}\r\n\r\n".encode(),
     "a broken header": f"HTTP/1.1 200 OK\r\n{MARK}\r\n\r\n".encode(),
     "a broken length": f"HTTP/1.1 200 OK\r\nContent-Length: {MARK}\r\n\r\n".encode(),
     "broken chunks": f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{MARK}\r\n".encode(),
-    "an encoding that is none": _http("200 OK", MARK.encode(), "Content-Encoding: gzip"),
+    "an encoding that is none": _http_response("200 OK", MARK.encode(), "Content-Encoding: gzip"),
 }
 
 
@@ -367,7 +367,7 @@ def error_of(answer: bytes, row: str = "openai") -> ErrorInfo:
 
 
 @pytest.mark.parametrize("row", ["openai", "anthropic", "google", "ollama-native"])
-def test_no_message_quotes_what_comes_over_a_connection(row: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_message_quotes_data_of_a_connection(row: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with Cases() as case:
         for name, answer in RAW.items():
@@ -382,7 +382,7 @@ def test_no_message_quotes_what_comes_over_a_connection(row: str, caplog: pytest
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "205 Reset Content"])
-def test_success_without_content_is_no_answer(status: str) -> None:
+def test_a_status_without_content_is_an_error(status: str) -> None:
     code = int(status[:3])
     error = error_of(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
     assert (error.kind, error.code, error.status, error.upstream_message) == (
@@ -396,14 +396,14 @@ def test_success_without_content_is_no_answer(status: str) -> None:
     )
 
 
-def test_a_redirect_says_where_to_in_the_upstreams_words() -> None:
-    error = error_of(_http("308 Moved", b"", "Location: https://elsewhere.example/v1"))
+def test_a_redirect_names_its_location_as_upstream_text() -> None:
+    error = error_of(_http_response("308 Moved", b"", "Location: https://elsewhere.example/v1"))
     assert (error.code, error.upstream_message) == ("redirect", "https://elsewhere.example/v1")
     assert error.message == "the upstream answered 308, a redirect; base_url must be the address that it leads to"
 
 
-def test_a_model_that_is_not_there_is_named() -> None:
-    error = error_of(_http("404 Not Found", b'{"error": {"message": "The model `gpt-99` does not exist"}}'))
+def test_an_unknown_model_is_named() -> None:
+    error = error_of(_http_response("404 Not Found", b'{"error": {"message": "The model `gpt-99` does not exist"}}'))
     assert (error.kind, error.code) == ("not_found", "model_not_found")
     assert error.full_message == (
         "the upstream knows no model 'gpt-99' (status 404): The model `gpt-99` does not exist"
@@ -413,22 +413,22 @@ def test_a_model_that_is_not_there_is_named() -> None:
 # --- what our sentences are like -----------------------------------------------------------------------------------
 
 
-def _sentences() -> Iterator[tuple[str, str | None]]:
+def _messages() -> Iterator[tuple[str, str | None]]:
     for wire in EVERY:
         for seed in range(by_circle(50, 400)):
-            teller = Teller(seed)
-            yield from ((error.message, error.upstream_message) for error in errors_of(wire, [teller.stream()]))
+            quoting_upstream = Teller(seed)
+            yield from ((error.message, error.upstream_message) for error in errors_of(wire, [quoting_upstream.stream()]))
     for shape in SHAPES:
         for status in (None, 400, 401, 402, 403, 404, 408, 413, 418, 429, 500, 502, 503, 504):
             info = error_from_value(shape, status)
             yield info.message, info.upstream_message
 
 
-def test_our_sentences_can_be_read_with_theirs() -> None:
+def test_our_messages_can_be_followed_by_upstream_text() -> None:
     """No full stop where a colon may follow, no word that waits for another, and nothing said twice."""
     ends: Callable[[str], Any] = re.compile(r"[.:;,!?\s]\Z|\b(with|by|that|says|is|None)\Z").search
-    for message, said in _sentences():
+    for message, upstream_message in _messages():
         assert message
         assert not ends(message), message
         assert "None" not in message, message
-        assert said is None or said.strip(), message
+        assert upstream_message is None or upstream_message.strip(), message

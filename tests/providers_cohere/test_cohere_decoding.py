@@ -128,20 +128,20 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream(name: str) -> None:
+def test_streams_are_decoded(name: str) -> None:
     frames, expected = STREAMS[name]
     data = sse(START, *frames, *([] if frames[-1]["type"] == "message-end" else [end()]))
     assert said(response_of("cohere", data)) == expected
     check_cuts("cohere", data)
 
 
-def test_events_may_be_named_outside_their_data() -> None:
+def test_the_type_may_be_in_the_event_field_alone() -> None:
     frames = [START, *block(0, "thinking", "a"), end()]
     data = "".join(f"event: {f['type']}\ndata: {json.dumps(f | {'type': None})}\n\n" for f in frames).encode()
     assert said(response_of("cohere", data)) == [("thinking", "a")]
 
 
-def test_a_block_is_told_while_it_comes() -> None:
+def test_deltas_of_a_block_are_emitted_at_once() -> None:
     reader = decoder(ROWS["cohere"], origin("cohere"))
     seen = [len(reader.feed(sse(frame))) for frame in [START, *block(0, "thinking", "a", "b"), *block(1, "text", "c")]]
     assert seen == [1, 0, 3, 1, 0, 0, 5, 0]
@@ -150,14 +150,14 @@ def test_a_block_is_told_while_it_comes() -> None:
     assert reader.done
 
 
-def test_thought_and_text_are_items_of_their_own() -> None:
+def test_thought_and_text_are_separate_items() -> None:
     frames, _ = STREAMS["thought that comes back"]
     events = events_of("cohere", sse(START, *frames, end()))
     assert [e.kind for e in events if isinstance(e, ItemStartEvent)] == ["reasoning", "message"] * 2
     assert {e.status for e in events if isinstance(e, ItemEndEvent)} == {"completed"}
 
 
-def test_the_plan_for_tools_is_thought_of_its_own_kind() -> None:
+def test_the_tool_plan_is_reasoning_of_its_own_form() -> None:
     frames = [START, *plan("I", " will"), *call(0, "f", "{}"), end("TOOL_CALL")]
     assert response_of("cohere", sse(*frames)).parts == [
         ThinkingPart("I will", provider_name="cohere", provider_details={"subtype": "tool_plan"}),
@@ -205,7 +205,7 @@ WHOLE = body(
 )
 
 
-def test_a_whole_answer() -> None:
+def test_a_body_is_decoded() -> None:
     assert said(response_of("cohere", WHOLE)) == [
         ("thinking", "I will"),
         ("thinking", "a"),
@@ -218,7 +218,7 @@ def test_a_whole_answer() -> None:
     check_cuts("cohere", WHOLE)
 
 
-def test_a_whole_answer_is_what_a_stream_of_it_is() -> None:
+def test_a_body_gives_the_same_parts_as_the_stream() -> None:
     frames = [
         START, *plan("I will"), *block(0, "thinking", "a"), *block(1, "text", "b"),
         event("content-start", 2, content={"type": "new", "x": 1}), event("content-end", 2), *block(3, "text", "c"),
@@ -227,7 +227,7 @@ def test_a_whole_answer_is_what_a_stream_of_it_is() -> None:
     assert response_of("cohere", sse(*frames)) == response_of("cohere", WHOLE)
 
 
-def test_content_may_be_a_text() -> None:
+def test_content_may_be_a_string() -> None:
     assert said(response_of("cohere", body(content="a"))) == [("text", "a")]
 
 
@@ -254,7 +254,7 @@ def test_a_citation_belongs_to_its_text() -> None:
         check_cuts("cohere", data)
 
 
-def test_a_citation_of_a_page_says_where_it_is() -> None:
+def test_a_citation_of_a_page_has_its_url() -> None:
     page = {"type": "document", "id": "d", "document": {"url": "https://e.x", "title": "T"}}
     (part,) = texts(body(content=[{"type": "text", "text": "text"}], citations=[cite(0, 4, "text", sources=[page])]))
     assert part.annotations == [
@@ -269,14 +269,14 @@ def test_a_citation_of_a_page_says_where_it_is() -> None:
     ]
 
 
-def test_several_citations_and_several_texts() -> None:
+def test_citations_belong_to_the_text_that_they_cite() -> None:
     one, two, three = cite(0, 1, "b"), cite(0, 1, "c", content_index=1), cite(0, 1, "b")
     content = [{"type": "text", "text": "b"}, {"type": "text", "text": "c"}]
     parts = texts(body(content=content, citations=[one, two, three]))
     assert [part.provider_details for part in parts] == [{"citations": [one, three]}, {"citations": [two]}]
 
 
-def test_citations_of_anything_else_stay_with_the_response() -> None:
+def test_other_citations_belong_to_the_response() -> None:
     of_thought, of_nothing = cite(0, 1, "a", type="THINKING_CONTENT"), cite(0, 1, "x", content_index=7)
     frames = [*block(0, "thinking", "a"), *block(1, "text", "b")]
     cited = [event("citation-start", 0, citations=citation) for citation in (of_thought, of_nothing)]
@@ -288,7 +288,7 @@ def test_citations_of_anything_else_stay_with_the_response() -> None:
 # --- usage -------------------------------------------------------------------------------------------------------
 
 
-def test_usage_is_what_was_read_and_written_not_what_is_billed() -> None:
+def test_usage_is_tokens_not_billed_units() -> None:
     usage = {
         "billed_units": {"input_tokens": 31.0, "output_tokens": 18.0},
         "tokens": {"input_tokens": 1394, "output_tokens": 54},
@@ -305,13 +305,13 @@ def test_usage_is_what_was_read_and_written_not_what_is_billed() -> None:
     assert expected.output_reasoning_tokens is None
 
 
-def test_what_is_not_told_is_not_known() -> None:
+def test_usage_that_is_not_reported_is_none() -> None:
     assert response_of("cohere", body(content="a", usage={"tokens": {"input_tokens": "?"}})).usage == Usage()
     billed = response_of("cohere", body(content="a", usage={"billed_units": {"output_tokens": 1}})).usage
     assert billed == Usage(details={"billed_output_tokens": 1})
 
 
-def test_logprobs() -> None:
+def test_logprobs_belong_to_their_text() -> None:
     delta = event("content-delta", 0, content={"text": "ab"}) | {
         "logprobs": {"text": "ab", "token_ids": [1, 2], "logprobs": [-0.5, -0.25]}
     }
@@ -322,14 +322,14 @@ def test_logprobs() -> None:
 # --- ends that are none ------------------------------------------------------------------------------------------
 
 
-def test_thought_that_was_cut_off_is_marked_though_its_block_was_ended() -> None:
+def test_truncated_thought_is_incomplete_even_if_its_block_ended() -> None:
     response = response_of("cohere", sse(START, *block(0, "thinking", "a"), end("MAX_TOKENS")))
     assert response.parts == [ThinkingPart("a", provider_name="cohere", complete=False)]
     assert response.finish_reason == "length"
 
 
 @pytest.mark.parametrize("frames", [block(0, "thinking", "a", end=False), block(0, "thinking", "a")])
-def test_a_stream_that_broke_off(frames: list[Any]) -> None:
+def test_a_truncated_stream_is_an_error(frames: list[Any]) -> None:
     for rest in (b"", b'data: {"type": "content-del'):
         error, response = error_of("cohere", sse(START, *frames) + rest)
         assert error.code == "stream_truncated"
@@ -350,14 +350,14 @@ def test_a_stream_that_broke_off(frames: list[Any]) -> None:
         ({"id": "x", "message": "too many", "error": {"type": "rate_limit_error"}}, "too_many_requests", None),
     ],
 )
-def test_an_error(last: dict[str, Any], kind: str, message: str | None) -> None:
+def test_errors_are_decoded(last: dict[str, Any], kind: str, message: str | None) -> None:
     error, response = error_of("cohere", sse(START, *block(0, "thinking", "a"), last))
     assert error.kind == kind
     assert message is None or error.full_message == message
     assert response.parts == [ThinkingPart("a", provider_name="cohere", complete=False)]
 
 
-def test_usage_is_known_even_of_an_answer_that_failed() -> None:
+def test_a_failed_response_has_usage() -> None:
     usage = {"tokens": {"input_tokens": 1, "output_tokens": 2}}
     _, response = error_of("cohere", sse(START, end("ERROR", error="no", usage=usage)))
     assert (response.usage.input_tokens, response.native_finish_reason) == (1, "ERROR")
@@ -372,13 +372,13 @@ def test_usage_is_known_even_of_an_answer_that_failed() -> None:
         (b"data: x\n\n", "not_cohere"),
     ],
 )
-def test_what_is_no_answer(data: bytes, code: str) -> None:
+def test_a_body_of_another_format_is_an_error(data: bytes, code: str) -> None:
     error, response = error_of("cohere", data)
     assert error.code == code
     assert response.parts == []
 
 
-def test_nobody_listens_any_more() -> None:
+def test_cancelling_closes_the_turn() -> None:
     result = folded("cohere", sse(START, *block(0, "text", "a", end=False)), cause="cancelled")
     assert result.error is None
 
@@ -395,15 +395,15 @@ places = st.lists(st.integers(0, 3000), max_size=6)
 
 
 @given(broken(EVERYTHING), places)
-def test_odd_values_give_a_legal_turn(frames: list[Any], cuts: list[int]) -> None:
+def test_odd_values_give_a_valid_turn(frames: list[Any], cuts: list[int]) -> None:
     check_total("cohere", "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames).encode(), cuts)
 
 
 @given(garbled(sse(*EVERYTHING)), places)
-def test_odd_bytes_give_a_legal_turn(data: bytes, cuts: list[int]) -> None:
+def test_odd_bytes_give_a_valid_turn(data: bytes, cuts: list[int]) -> None:
     check_total("cohere", data, cuts)
 
 
 @given(broken([json.loads(WHOLE)]), places)
-def test_odd_bodies_give_a_legal_turn(values: list[Any], cuts: list[int]) -> None:
+def test_odd_bodies_give_a_valid_turn(values: list[Any], cuts: list[int]) -> None:
     check_total("cohere", b"".join(json.dumps(value).encode() for value in values), cuts)

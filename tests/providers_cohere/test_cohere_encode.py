@@ -51,13 +51,13 @@ def request_fields(settings: ModelSettings) -> dict[str, Any]:
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def test_the_least_request() -> None:
+def test_a_minimal_request() -> None:
     assert request(stream=False) == {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
     assert request()["stream"] is True
     assert (ROW.base_url, ROW.path) == ("https://api.cohere.com", "/v2/chat")
 
 
-def test_settings_have_their_names() -> None:
+def test_settings_are_sent_under_their_wire_names() -> None:
     assert request_fields(
         {
             "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "seed": 7, "stop_sequences": ["x"],
@@ -87,8 +87,8 @@ def test_settings_have_their_names() -> None:
         ({"thinking": "low", "extra_body": {"thinking": {"type": "disabled"}}}, {"type": "disabled"}),
     ],
 )
-def test_how_much_to_think(settings: ModelSettings, said: Any) -> None:
-    assert request_fields(settings).get("thinking") == said
+def test_thinking_settings(settings: ModelSettings, expected: Any) -> None:
+    assert request_fields(settings).get("thinking") == expected
 
 
 # --- tools and output --------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_how_much_to_think(settings: ModelSettings, said: Any) -> None:
 F, G = ToolDefinition("f", {"type": "object"}, "does f", strict=True), ToolDefinition("g")
 
 
-def test_tools() -> None:
+def test_tools_are_sent_as_functions() -> None:
     body = request(tools=(F, G))
     assert body["tools"] == [
         {"type": "function", "function": {"name": "f", "description": "does f", "parameters": {"type": "object"}}},
@@ -116,10 +116,10 @@ def test_tools() -> None:
         (ToolChoice("auto", ("g",)), "g", None),
     ],
 )
-def test_which_tool_to_call(choice: ToolChoice, offered: str, said: Any) -> None:
+def test_tool_choice(choice: ToolChoice, offered: str, expected: Any) -> None:
     body = request(tools=(F, G), tool_choice=choice)
     assert "".join(tool["function"]["name"] for tool in body["tools"]) == offered
-    assert body.get("tool_choice") == said
+    assert body.get("tool_choice") == expected
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_which_tool_to_call(choice: ToolChoice, offered: str, said: Any) -> None
         ),
     ],
 )
-def test_the_output(output: OutputFormat, said: Any) -> None:
-    assert request(output=output).get("response_format") == said
+def test_output_format(output: OutputFormat, expected: Any) -> None:
+    assert request(output=output).get("response_format") == expected
 
 
 # --- what the user says ------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def test_a_request_with_everything() -> None:
 
 
 @pytest.mark.parametrize("content", [Video(url="https://e.x"), Audio(data="A"), File(data="A"), Image(file_id="x")])
-def test_content_that_cannot_be_sent(content: UserContent) -> None:
+def test_unsupported_content_is_refused(content: UserContent) -> None:
     with pytest.raises(RequestError, match="cannot be sent to Cohere"):
         request(messages=[ModelRequest([UserPromptPart([content])])])
 
@@ -193,7 +193,7 @@ def sent(*parts: ModelResponsePart, by: Any = "own") -> dict[str, Any] | None:
     ],
     ids=["own", "foreign", "foreign, welcome", "unknown"],
 )
-def test_the_row_of_the_matrix(by: Any, foreign: Any, content: Any) -> None:
+def test_reasoning_is_sent_back_by_origin(by: Any, foreign: Any, content: Any) -> None:
     response = ModelResponse([WHY, SO], origin=origin("cohere") if by == "own" else by)
     body = encode(ModelCall("m", [response]), replace(ROW, foreign=foreign), origin("cohere"))
     assert body["messages"] == [{"role": "assistant", "content": content}]
@@ -204,12 +204,12 @@ def test_lost_reasoning_is_left_out() -> None:
     assert sent(CALL) == {"tool_calls": CALLED}
 
 
-def test_a_cut_off_thought_or_call_does_not_go_back() -> None:
+def test_truncated_thoughts_and_calls_are_not_sent_back() -> None:
     assert sent(ThinkingPart("why", complete=False)) is None
     assert sent(SO, ToolCallPart("f", '{"', "c", complete=False)) == {"content": [ANSWER]}
 
 
-def test_a_plan_goes_back_as_a_plan() -> None:
+def test_a_tool_plan_is_sent_back_as_a_tool_plan() -> None:
     assert sent(PLAN, CALL) == {"tool_plan": "I will", "tool_calls": CALLED}
     # Of another's plan nobody knows that it was one.
     assert sent(PLAN, CALL, by=None) == {
@@ -219,7 +219,7 @@ def test_a_plan_goes_back_as_a_plan() -> None:
     assert sent(PLAN, CALL, by=FOREIGN) == {"tool_calls": CALLED}
 
 
-def test_what_came_goes_back_as_it_came() -> None:
+def test_a_response_is_sent_back_unchanged() -> None:
     message = {
         "content": [THOUGHT, ANSWER, {"type": "new", "x": 1}, {"type": "thinking", "thinking": "but"}],
         "tool_plan": "I will",
@@ -231,7 +231,7 @@ def test_what_came_goes_back_as_it_came() -> None:
 
 
 @given(foreign_parts)
-def test_nothing_opaque_goes_to_another(parts: list[ModelResponsePart]) -> None:
+def test_opaque_data_is_not_sent_to_another_origin(parts: list[ModelResponsePart]) -> None:
     for by in (FOREIGN, None, origin("cohere", "another-model")):
         assert SECRET not in json.dumps(sent(*parts, by=by))
 

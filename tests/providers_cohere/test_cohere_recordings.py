@@ -35,11 +35,11 @@ def expected(path: Path) -> dict[str, Any]:
 
 
 def normal(part: dict[str, Any]) -> dict[str, Any]:
-    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
-    return {name: part[name] for name in kept if part.get(name) is not None}
+    compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
+    return {name: part[name] for name in compared_fields if part.get(name) is not None}
 
 
-def test_the_answer_is_the_expected_one() -> None:
+def test_the_response_is_as_expected() -> None:
     with Cases() as case:
         for path in recordings("cohere"):
             with case(path.name):
@@ -61,7 +61,7 @@ def test_the_answer_is_the_expected_one() -> None:
                 assert ours.usage.details == DEVIATIONS["usage details"](theirs)
 
 
-def test_what_goes_back_is_what_came() -> None:
+def test_a_response_is_sent_back_unchanged() -> None:
     with Cases() as case:
         for path in recordings("cohere"):
             with case(path.name):
@@ -71,7 +71,7 @@ def test_what_goes_back_is_what_came() -> None:
                 assert assistant("cohere", ours) == {"content": answer["content"]}
 
 
-def test_any_cut_gives_the_same_events() -> None:
+def test_any_split_gives_the_same_events() -> None:
     with Cases() as case:
         for path in recordings("cohere"):
             with case(path.name):

@@ -123,7 +123,7 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream(name: str) -> None:
+def test_streams_are_decoded(name: str) -> None:
     frames, expected = STREAMS[name]
     data = sse(*frames, DONE)
     assert said(response_of("mistral", data)) == expected
@@ -136,7 +136,7 @@ def test_the_last_event_may_lack_its_blank_line(tail: list[str]) -> None:
     assert said(response_of("mistral", data)) == [("text", "ab")]
 
 
-def test_done_is_known_when_it_comes() -> None:
+def test_done_ends_the_stream_at_once() -> None:
     reader = decoder(ROWS["mistral"], origin("mistral"))
     reader.feed(sse(chunk("a", "stop")))
     assert not reader.done
@@ -144,12 +144,12 @@ def test_done_is_known_when_it_comes() -> None:
     assert reader.done
 
 
-def test_the_answer_is_named() -> None:
+def test_the_response_has_its_id_and_model() -> None:
     response = response_of("mistral", sse(chunk("a", "stop")))
     assert (response.provider_response_id, response.model_name, response.finish_reason) == ("r1", "mm", "stop")
 
 
-def test_thought_and_text_are_items_of_their_own() -> None:
+def test_thought_and_text_are_separate_items() -> None:
     frames, _ = STREAMS["thought that comes back stays where it was"]
     events = events_of("mistral", sse(*frames, DONE))
     assert [e.kind for e in events if isinstance(e, ItemStartEvent)] == ["reasoning", "message"] * 2
@@ -172,7 +172,7 @@ def thought(data: bytes, **how: Any) -> list[ThinkingPart]:
     return [part for part in response_of("mistral", data, **how).parts if isinstance(part, ThinkingPart)]
 
 
-def test_a_signature_is_kept() -> None:
+def test_a_signature_belongs_to_its_thought() -> None:
     data = sse(chunk([thinking("a")]), chunk([thinking(signature="S", closed=True)]), chunk("b", "stop"))
     assert thought(data) == [
         ThinkingPart("a", signature="S", provider_name="mistral", provider_details={"closed": True})
@@ -185,7 +185,7 @@ def test_a_signature_without_text_is_a_thought() -> None:
     ]
 
 
-def test_two_signed_blocks_are_two() -> None:
+def test_two_signed_blocks_are_two_parts() -> None:
     data = sse(
         chunk([thinking("a")]), chunk([thinking("b", signature="S")]), chunk([thinking("c")]),
         chunk([thinking(signature="T")]), chunk("d", "stop"),
@@ -193,18 +193,18 @@ def test_two_signed_blocks_are_two() -> None:
     assert [(part.content, part.signature) for part in thought(data)] == [("ab", "S"), ("c", "T")]
 
 
-def test_a_signature_that_is_told_with_every_chunk_is_one() -> None:
+def test_a_signature_repeated_in_every_chunk_is_one_part() -> None:
     data = sse(chunk([thinking("a", signature="S")]), chunk([thinking("b", signature="S")], "stop"))
     assert [(part.content, part.signature) for part in thought(data)] == [("ab", "S")]
 
 
-def test_every_chunk_of_a_whole_answer_is_a_block() -> None:
+def test_every_chunk_of_a_body_is_a_part() -> None:
     data = body([thinking("a", "b", closed=True), thinking("c"), text("d"), text("e")])
     assert said(response_of("mistral", data)) == [("thinking", "ab"), ("thinking", "c"), ("text", "de")]
     check_cuts("mistral", data)
 
 
-def test_references_do_not_break_the_text() -> None:
+def test_references_do_not_split_the_text() -> None:
     data = sse(chunk("ab"), chunk([reference(1, 2)]), chunk([text("cd"), PAGE]), chunk("e", "stop"))
     (part,) = response_of("mistral", data).parts
     assert isinstance(part, TextPart)
@@ -216,19 +216,19 @@ def test_references_do_not_break_the_text() -> None:
     check_cuts("mistral", data)
 
 
-def test_references_do_not_break_a_thought() -> None:
+def test_references_do_not_split_a_thought() -> None:
     (part,) = thought(body([thinking("ab", reference(1), "cd", PAGE), text("x")]))
     assert part.content == "abcd"
     assert part.provider_details == {"inserted": [{"at": 2, "chunk": reference(1)}, {"at": 4, "chunk": PAGE}]}
 
 
-def test_a_reference_before_any_text_is_kept() -> None:
+def test_a_reference_before_any_text_is_preserved() -> None:
     (part,) = response_of("mistral", sse(chunk([reference(1)]), chunk("a", "stop"))).parts
     assert isinstance(part, TextPart)
     assert (part.content, part.provider_details) == ("a", {"inserted": [{"at": 0, "chunk": reference(1)}]})
 
 
-def test_what_came_between_and_said_nothing_moves_no_reference() -> None:
+def test_empty_chunks_do_not_move_a_reference() -> None:
     data = sse(chunk("ab"), chunk([thinking("")]), chunk(tool_calls=[{}]), chunk([text("c"), reference(1)], "stop"))
     (part,) = response_of("mistral", data).parts
     assert isinstance(part, TextPart)
@@ -246,7 +246,7 @@ def test_calls_have_their_names_and_ids() -> None:
     ]
 
 
-def test_calls_that_come_at_once_are_not_mixed_up() -> None:
+def test_calls_of_one_chunk_are_separate() -> None:
     pieces = [
         [call("f", "{", id="a", index=0), call("g", "{", id="b", index=1)],
         [call("", '"x":1}', index=0), call("", '"y":2}', index=1)],
@@ -255,7 +255,7 @@ def test_calls_that_come_at_once_are_not_mixed_up() -> None:
     assert [(part.tool_name, part.args) for part in response.tool_calls] == [("f", '{"x":1}'), ("g", '{"y":2}')]
 
 
-def test_what_a_tool_of_the_provider_returned_is_no_answer() -> None:
+def test_output_of_a_builtin_tool_is_not_text() -> None:
     messages = [
         {"role": "assistant", "content": [thinking("a")]},
         {"role": "tool", "tool_call_id": "c", "content": "[]"},
@@ -270,7 +270,7 @@ def test_what_a_tool_of_the_provider_returned_is_no_answer() -> None:
 # --- usage -------------------------------------------------------------------------------------------------------
 
 
-def test_usage_has_no_count_of_reasoning_unless_it_is_told() -> None:
+def test_reasoning_tokens_are_none_unless_reported() -> None:
     usage = {"prompt_tokens": 10, "total_tokens": 56, "completion_tokens": 46}
     frames = [chunk("a"), chunk("", "stop") | {"usage": usage}]
     assert response_of("mistral", sse(*frames)).usage == Usage(input_tokens=10, output_tokens=46)
@@ -292,11 +292,11 @@ def test_usage_in_detail() -> None:
     )
 
 
-def test_no_usage_is_not_known() -> None:
+def test_usage_that_is_not_reported_is_none() -> None:
     assert response_of("mistral", sse(chunk("a", "stop"))).usage == Usage()
 
 
-def test_logprobs_stay_with_their_text() -> None:
+def test_logprobs_belong_to_their_text() -> None:
     entry = {"token": "a", "logprob": -0.5, "top_logprobs": []}
     frame = chunk("a", "stop")
     frame["choices"][0]["logprobs"] = {"content": [entry]}
@@ -308,13 +308,13 @@ def test_logprobs_stay_with_their_text() -> None:
 # --- ends that are none ------------------------------------------------------------------------------------------
 
 
-def test_thought_that_was_cut_off_is_marked() -> None:
+def test_truncated_thought_is_incomplete() -> None:
     response = response_of("mistral", sse(chunk([thinking("a")]), chunk([thinking("b")], "length"), DONE))
     assert response.parts == [ThinkingPart("ab", provider_name="mistral", complete=False)]
     assert response.finish_reason == "length"
 
 
-def test_a_stream_that_broke_off() -> None:
+def test_a_truncated_stream_is_an_error() -> None:
     data = sse(chunk([thinking("a")]), chunk("b"))
     for broken_off in (data, data + b'data: {"choices": [{"ind'):
         error, response = error_of("mistral", broken_off)
@@ -335,7 +335,7 @@ def test_a_stream_that_broke_off() -> None:
         (b'{"choices": [{"mess', "not_mistral"),
     ],
 )
-def test_what_is_no_answer(data: bytes, code: str) -> None:
+def test_a_body_of_another_format_is_an_error(data: bytes, code: str) -> None:
     error, response = error_of("mistral", data)
     assert error.code == code
     assert response.parts == []
@@ -367,13 +367,13 @@ def test_an_error_event() -> None:
     assert error.upstream_message == "no more"
 
 
-def test_a_failure_without_a_word() -> None:
+def test_an_error_without_a_message() -> None:
     error, response = error_of("mistral", sse(chunk("a"), chunk("", "error"), DONE))
     assert error.code == "error"
     assert response.native_finish_reason == "error"
 
 
-def test_nobody_listens_any_more() -> None:
+def test_cancelling_closes_the_turn() -> None:
     result = folded("mistral", sse(chunk([thinking("a")])), cause="cancelled")
     assert result.error is None
     assert result.response is not None
@@ -392,11 +392,11 @@ def test_tags_of_the_oldest_models() -> None:
     check_cuts("mistral", data, model=OLD)
 
 
-def test_tags_are_text_where_thought_has_a_chunk_of_its_own() -> None:
+def test_tags_are_text_for_models_with_thinking_chunks() -> None:
     assert said(response_of("mistral", body("<think>a</think>b"))) == [("text", "<think>a</think>b")]
 
 
-def test_text_held_back_as_a_tag_comes_before_what_follows() -> None:
+def test_text_withheld_as_a_possible_tag_precedes_later_text() -> None:
     data = sse(chunk("a <"), chunk(tool_calls=[call("f", "{}", id="c")], finish="tool_calls"))
     assert said(response_of("mistral", data, model=OLD)) == [("text", "a <"), ("tool-call", "{}")]
 
@@ -414,7 +414,7 @@ models = st.sampled_from(["m", OLD])
 
 
 @given(broken(EVERYTHING), places, models)
-def test_odd_values_give_a_legal_turn(frames: list[Any], cuts: list[int], model: str) -> None:
+def test_odd_values_give_a_valid_turn(frames: list[Any], cuts: list[int], model: str) -> None:
     check_total(
         "mistral",
         sse(*(frame if isinstance(frame, dict) else f"data: {json.dumps(frame)}" for frame in frames)),
@@ -424,7 +424,7 @@ def test_odd_values_give_a_legal_turn(frames: list[Any], cuts: list[int], model:
 
 
 @given(garbled(sse(*EVERYTHING, DONE)), places, models)
-def test_odd_bytes_give_a_legal_turn(data: bytes, cuts: list[int], model: str) -> None:
+def test_odd_bytes_give_a_valid_turn(data: bytes, cuts: list[int], model: str) -> None:
     check_total("mistral", data, cuts, model=model)
 
 
@@ -434,10 +434,10 @@ BODY = {"id": "r", "model": "m", "choices": [{"index": 0, "finish_reason": "stop
 
 
 @given(broken([BODY]), places)
-def test_odd_bodies_give_a_legal_turn(values: list[Any], cuts: list[int]) -> None:
+def test_odd_bodies_give_a_valid_turn(values: list[Any], cuts: list[int]) -> None:
     check_total("mistral", b"".join(json.dumps(value).encode() for value in values), cuts)
 
 
-def test_unknown_chunks_are_whole() -> None:
+def test_unknown_chunks_are_opaque_parts() -> None:
     (part,) = response_of("mistral", body([{"type": "image_url", "image_url": "https://e.x"}])).parts
     assert part == OpaquePart("image_url", {"type": "image_url", "image_url": "https://e.x"}, provider_name="mistral")

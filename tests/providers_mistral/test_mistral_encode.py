@@ -54,7 +54,7 @@ def request_fields(settings: ModelSettings, **call: Any) -> dict[str, Any]:
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def test_the_least_request() -> None:
+def test_a_minimal_request() -> None:
     assert request(stream=False) == {
         "model": "mistral-small-latest",
         "messages": [{"role": "user", "content": "hello"}],
@@ -62,7 +62,7 @@ def test_the_least_request() -> None:
     assert request()["stream"] is True
 
 
-def test_settings_have_their_names() -> None:
+def test_settings_are_sent_under_their_wire_names() -> None:
     assert request_fields(
         {
             "max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "seed": 7, "stop_sequences": ["x"], "cache_key": "k",
@@ -75,7 +75,7 @@ def test_settings_have_their_names() -> None:
     }  # fmt: skip
 
 
-def test_an_extra_body_wins() -> None:
+def test_extra_body_takes_precedence() -> None:
     assert request_fields({"thinking": "high", "extra_body": {"reasoning_effort": "max", "safe_prompt": True}}) == {
         "reasoning_effort": "max",
         "safe_prompt": True,
@@ -92,13 +92,13 @@ def test_an_extra_body_wins() -> None:
         ("none", {"reasoning_effort": "none"}, {"prompt_mode": None}),
     ],
 )
-def test_how_much_to_think(level: Any, small: dict[str, Any], magistral: dict[str, Any]) -> None:
+def test_thinking_settings(level: Any, small: dict[str, Any], magistral: dict[str, Any]) -> None:
     assert request_fields({"thinking": level}) == small
     assert request_fields({"thinking": level}, model="magistral-medium-2509") == magistral
     assert request_fields({"thinking": level}, model="magistral-small-2506") == magistral
 
 
-def test_unasked_nothing_is_said() -> None:
+def test_without_settings_no_fields_are_sent() -> None:
     assert request_fields({}) == request_fields({}, model="magistral-medium-latest") == {}
 
 
@@ -107,7 +107,7 @@ def test_unasked_nothing_is_said() -> None:
 F, G = ToolDefinition("f", {"type": "object"}, "does f", strict=True), ToolDefinition("g")
 
 
-def test_tools() -> None:
+def test_tools_are_sent_as_functions() -> None:
     assert request(tools=(F, G))["tools"] == [
         {
             "type": "function",
@@ -128,13 +128,13 @@ def test_tools() -> None:
         (ToolChoice("auto", ("g",)), "g", None),
     ],
 )
-def test_which_tool_to_call(choice: ToolChoice, offered: str, said: Any) -> None:
+def test_tool_choice(choice: ToolChoice, offered: str, expected: Any) -> None:
     body = request(tools=(F, G), tool_choice=choice)
     assert "".join(tool["function"]["name"] for tool in body["tools"]) == offered
-    assert body.get("tool_choice") == said
+    assert body.get("tool_choice") == expected
 
 
-def test_a_tool_that_there_is_not() -> None:
+def test_a_choice_of_an_unknown_tool_is_refused() -> None:
     with pytest.raises(RequestError, match="tool_choice names h; the tools are: f, g"):
         request(tools=(F, G), tool_choice=ToolChoice("auto", ("h",)))
 
@@ -150,8 +150,8 @@ def test_a_tool_that_there_is_not() -> None:
         ),
     ],
 )
-def test_the_output(output: OutputFormat, said: Any) -> None:
-    assert request(output=output).get("response_format") == said
+def test_output_format(output: OutputFormat, expected: Any) -> None:
+    assert request(output=output).get("response_format") == expected
 
 
 # --- what the user says ------------------------------------------------------------------------------------------
@@ -192,13 +192,13 @@ def test_a_request_with_everything() -> None:
         (File(data="AA"), {"type": "document_url", "document_url": "data:application/pdf;base64,AA"}),
     ],
 )
-def test_content(content: UserContent, said: dict[str, Any]) -> None:
+def test_user_content(content: UserContent, expected: dict[str, Any]) -> None:
     (message,) = request(messages=[ModelRequest([UserPromptPart([content])])])["messages"]
-    assert message["content"] == [said]
+    assert message["content"] == [expected]
 
 
 @pytest.mark.parametrize("content", [Video(url="https://e.x"), Image(), Image(file_id="x"), File()])
-def test_content_that_cannot_be_sent(content: UserContent) -> None:
+def test_unsupported_content_is_refused(content: UserContent) -> None:
     with pytest.raises(RequestError, match=f"a {content.kind} in this form cannot be sent to Mistral"):
         request(messages=[ModelRequest([UserPromptPart([content])])])
 
@@ -229,7 +229,7 @@ ANSWER = {"type": "text", "text": "so"}
     ],
     ids=["own", "foreign", "foreign, welcome", "unknown"],
 )
-def test_the_row_of_the_matrix(by: Any, foreign: Any, content: Any) -> None:
+def test_reasoning_is_sent_back_by_origin(by: Any, foreign: Any, content: Any) -> None:
     message = sent(WHY, SO, by=by, foreign=foreign)
     assert message is not None
     assert message["content"] == content
@@ -242,19 +242,19 @@ def test_lost_reasoning_is_left_out() -> None:
     }
 
 
-def test_a_cut_off_thought_or_call_does_not_go_back() -> None:
+def test_truncated_thoughts_and_calls_are_not_sent_back() -> None:
     assert sent(ThinkingPart("why", complete=False)) is None
     assert sent(SO, ToolCallPart("f", '{"', "c", complete=False)) == {"content": "so"}
 
 
-def test_a_signed_thought_goes_back_whole_and_only_to_its_maker() -> None:
+def test_a_signed_thought_is_sent_back_only_to_its_origin() -> None:
     part = ThinkingPart("why", signature="S", provider_details={"closed": True})
     assert sent(part, SO) == {"content": [THOUGHT | {"signature": "S", "closed": True}, ANSWER]}
     assert sent(part, SO, by=None) == {"content": [THOUGHT, ANSWER]}
     assert sent(part, SO, by=origin("mistral", "another-model")) == {"content": "so"}
 
 
-def test_order_is_kept() -> None:
+def test_the_order_of_parts_is_preserved() -> None:
     message = sent(WHY, SO, ThinkingPart("but"), RefusalPart("no"))
     assert message is not None
     assert [chunk["type"] for chunk in message["content"]] == ["thinking", "text", "thinking", "text"]
@@ -281,14 +281,14 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_what_came_goes_back_as_it_came(name: str) -> None:
+def test_a_response_is_sent_back_unchanged(name: str) -> None:
     content = ANSWERS[name]
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
     response = response_of("mistral", json.dumps({"choices": [choice]}).encode())
     assert assistant("mistral", response) == {"content": content}
 
 
-def test_tags_go_back_as_they_came() -> None:
+def test_tags_are_sent_back_unchanged() -> None:
     model, text = "magistral-small-2506", "<think>\nwhy\n</think>\n\nso"
     frame = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
     response = response_of("mistral", sse(frame), model=model)
@@ -296,13 +296,13 @@ def test_tags_go_back_as_they_came() -> None:
 
 
 @given(foreign_parts)
-def test_nothing_opaque_goes_to_another(parts: list[ModelResponsePart]) -> None:
+def test_opaque_data_is_not_sent_to_another_origin(parts: list[ModelResponsePart]) -> None:
     for by in (FOREIGN, None, origin("mistral", "another-model")):
         message = sent(*parts, by=by)
         assert SECRET not in json.dumps(message)
 
 
-def test_opaque_parts_that_are_no_chunks_stay_here() -> None:
+def test_opaque_parts_that_are_no_chunks_are_not_sent() -> None:
     part = OpaquePart("late_arguments", {"tool_call_id": "c", "arguments": "{}"})
     assert sent(part, SO) == {"content": "so"}
 
@@ -310,7 +310,7 @@ def test_opaque_parts_that_are_no_chunks_stay_here() -> None:
 # --- what Mistral refuses and others take ------------------------------------------------------------------------
 
 
-def test_an_answer_that_is_to_be_continued_is_a_prefix() -> None:
+def test_a_response_to_continue_is_a_prefix() -> None:
     assert request(messages=[HELLO, ModelResponse([SO], origin=None)])["messages"][-1] == {
         "role": "assistant",
         "content": "so",
@@ -329,7 +329,7 @@ def test_an_id_of_a_call_has_nine_letters_and_digits() -> None:
     assert safe_call_id("call_1") != safe_call_id("call_2")
 
 
-def test_a_user_does_not_speak_right_after_a_tool() -> None:
+def test_a_user_message_does_not_directly_follow_a_tool_message() -> None:
     """aaif-goose/goose#5998: `Unexpected role 'user' after role 'tool'`."""
     result = ModelRequest([ToolReturnPart("f", "42", "aaaaaaaaa"), UserPromptPart("stop")])
     messages = request(messages=[result])["messages"]

@@ -26,11 +26,11 @@ def expected(path: Path) -> dict[str, Any]:
 
 
 def normal(part: dict[str, Any]) -> dict[str, Any]:
-    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
-    return {name: part[name] for name in kept if part.get(name) is not None}
+    compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "provider_details")
+    return {name: part[name] for name in compared_fields if part.get(name) is not None}
 
 
-def test_the_answer_is_the_expected_one() -> None:
+def test_the_response_is_as_expected() -> None:
     with Cases() as case:
         for path in recordings("mistral"):
             with case(path.name):
@@ -51,7 +51,7 @@ def test_the_answer_is_the_expected_one() -> None:
                 assert (ours.usage.output_reasoning_tokens, ours.usage.details) == (None, usage["details"])
 
 
-def test_what_goes_back_is_what_came() -> None:
+def test_a_response_is_sent_back_unchanged() -> None:
     with Cases() as case:
         for path in recordings("mistral"):
             with case(path.name):
@@ -63,7 +63,7 @@ def test_what_goes_back_is_what_came() -> None:
                     assert assistant("mistral", ours, model=model) == {"content": answer["content"]}
 
 
-def test_any_cut_gives_the_same_events() -> None:
+def test_any_split_gives_the_same_events() -> None:
     with Cases() as case:
         for path in recordings("mistral"):
             with case(path.name):

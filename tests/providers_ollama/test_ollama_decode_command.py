@@ -29,7 +29,7 @@ MESSAGE = {"reasoning": "why", "content": "so"}
     ids=["lines", "no last newline", "a whole answer", "compatible stream", "compatible answer"],
 )
 @pytest.mark.parametrize("provider", ["ollama"])
-def test_both_wires_are_understood(provider: str, data: bytes) -> None:
+def test_both_wires_are_decoded(provider: str, data: bytes) -> None:
     result = CliRunner().invoke(decode, ["--from", provider], input=data)
     assert result.exit_code == 0, result.output
     parts = json.loads(result.stdout)["parts"]
@@ -38,11 +38,11 @@ def test_both_wires_are_understood(provider: str, data: bytes) -> None:
 
 def test_the_content_type_decides() -> None:
     data = lines({"error": "no"})
-    for given in ([], ["--content-type", "application/x-ndjson"]):
-        result = CliRunner().invoke(decode, ["--from", "ollama", *given], input=data)
+    for options in ([], ["--content-type", "application/x-ndjson"]):
+        result = CliRunner().invoke(decode, ["--from", "ollama", *options], input=data)
         assert json.loads(result.stdout)["error"]["said"] == "no"
         assert result.exit_code == 1
-        assert json.loads(result.stdout)["provider_name"] == ("ollama-native" if given else "ollama")
+        assert json.loads(result.stdout)["provider_name"] == ("ollama-native" if options else "ollama")
 
 
 def test_the_native_row_can_be_named() -> None:
@@ -51,7 +51,7 @@ def test_the_native_row_can_be_named() -> None:
 
 
 @pytest.mark.needs("recordings")
-def test_recordings_of_the_compatible_endpoint_stay_with_it() -> None:
+def test_recordings_of_the_compatible_endpoint_use_its_wire() -> None:
     with Cases() as case:
         for path in recordings("ollama"):
             with case(path.name):

@@ -79,7 +79,7 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("name", STREAMS)
-def test_a_stream(name: str) -> None:
+def test_streams_are_decoded(name: str) -> None:
     values, expected = STREAMS[name]
     data = lines(*values, last())
     assert said(response_of(ROW, data)) == expected
@@ -88,7 +88,7 @@ def test_a_stream(name: str) -> None:
     assert events_of(ROW, data.replace(b"\n", b"\r\n\r\n")) == events_of(ROW, data)
 
 
-def test_a_line_is_told_when_it_comes() -> None:
+def test_deltas_of_a_line_are_emitted_at_once() -> None:
     reader = decoder(ROWS[ROW], origin(ROW))
     seen = [len(reader.feed(lines(value))) for value in (line(thinking="a"), line(thinking="b"), line("c"))]
     assert seen == [4, 1, 5]
@@ -97,7 +97,7 @@ def test_a_line_is_told_when_it_comes() -> None:
     assert reader.done
 
 
-def test_a_whole_answer() -> None:
+def test_a_body_is_decoded() -> None:
     whole = last("stop", "so") | {"message": {"content": "so", "thinking": "why", "tool_calls": [call("f", {"q": 1})]}}
     expected = [("thinking", "why"), ("text", "so"), ("tool-call", {"q": 1})]
     for data in (json.dumps(whole).encode(), lines(whole), b"\n" + json.dumps(whole, indent=2).encode() + b"\n"):
@@ -105,13 +105,13 @@ def test_a_whole_answer() -> None:
         check_cuts(ROW, data)
 
 
-def test_the_other_endpoint_has_no_message() -> None:
+def test_responses_of_the_generate_endpoint_are_decoded() -> None:
     """`/api/generate` has the two texts beside `done`."""
     values = [{"thinking": "a", "response": "", "done": False}, {"response": "b", "done": True}]
     assert said(response_of(ROW, lines(*values))) == [("thinking", "a"), ("text", "b")]
 
 
-def test_thought_and_text_are_items_of_their_own() -> None:
+def test_thought_and_text_are_separate_items() -> None:
     values, _ = STREAMS["thought that comes back"]
     events = events_of(ROW, lines(*values, last()))
     assert [e.kind for e in events if isinstance(e, ItemStartEvent)] == ["reasoning", "message"] * 2
@@ -132,7 +132,7 @@ def test_finish_reasons(native: str | None, reason: str | None) -> None:
     assert response.model_name == "qwen3"
 
 
-def test_a_model_that_was_only_loaded_may_still_answer() -> None:
+def test_done_reason_load_does_not_end_the_response() -> None:
     assert said(response_of(ROW, lines(last("load")))) == []
     reader = decoder(ROWS[ROW], origin(ROW))
     reader.feed(lines(last("load")))
@@ -140,17 +140,17 @@ def test_a_model_that_was_only_loaded_may_still_answer() -> None:
     assert said(response_of(ROW, lines(last("load"), line("a"), last()))) == [("text", "a")]
 
 
-def test_usage_has_no_count_of_reasoning() -> None:
+def test_reasoning_tokens_are_none() -> None:
     response = response_of(ROW, lines(line("a"), last(eval_count=290, prompt_eval_count=12, total_duration=5)))
     assert response.usage == Usage(input_tokens=12, output_tokens=290)
     assert response.provider_details == {"total_duration": 5}
 
 
-def test_a_prompt_that_was_in_the_cache_is_not_counted() -> None:
+def test_usage_of_a_cached_prompt_is_none() -> None:
     assert response_of(ROW, lines(last(eval_count=3))).usage == Usage(output_tokens=3)
 
 
-def test_logprobs_stay_with_their_text() -> None:
+def test_logprobs_belong_to_their_text() -> None:
     entry = {"token": "a", "logprob": -0.5, "top_logprobs": []}
     (part,) = response_of(ROW, lines(line("a") | {"logprobs": [entry]}, last())).parts
     assert isinstance(part, TextPart)
@@ -160,20 +160,20 @@ def test_logprobs_stay_with_their_text() -> None:
 # --- ends that are none ------------------------------------------------------------------------------------------
 
 
-def test_thought_that_was_cut_off_is_marked() -> None:
+def test_truncated_thought_is_incomplete() -> None:
     response = response_of(ROW, lines(line(thinking="a"), last("length")))
     assert response.parts == [ThinkingPart("a", provider_name=ROW, complete=False)]
 
 
 @pytest.mark.parametrize("rest", [b"", b'{"model": "qwen3", "mess', b"\n\n"])
-def test_an_answer_without_its_last_line_broke_off(rest: bytes) -> None:
+def test_a_response_without_its_last_line_is_truncated(rest: bytes) -> None:
     error, response = error_of(ROW, lines(line(thinking="a"), line("b")) + rest)
     assert error.code == "stream_truncated"
     assert said(response) == [("thinking", "a"), ("text", "b")]
     assert response.parts[-1] == TextPart("b", complete=False)
 
 
-def test_so_did_a_single_line() -> None:
+def test_a_single_line_is_truncated() -> None:
     error, response = error_of(ROW, json.dumps(line("a")).encode())
     assert error.code == "stream_truncated"
     assert response.text == "a"
@@ -186,7 +186,7 @@ def test_an_error_line_in_the_stream() -> None:
     assert response.parts == [ThinkingPart("a", provider_name=ROW, complete=False)]
 
 
-def test_an_error_alone() -> None:
+def test_an_error_body() -> None:
     for data in (lines({"error": '"m" does not support thinking'}), b'{"error": "\\"m\\" does not support thinking"}'):
         error, response = error_of(ROW, data)
         assert error.upstream_message == '"m" does not support thinking'
@@ -204,19 +204,19 @@ def test_an_error_alone() -> None:
         (lines({"a": 1}), "empty_stream"),
     ],
 )
-def test_what_is_no_answer(data: bytes, code: str) -> None:
+def test_a_body_of_another_format_is_an_error(data: bytes, code: str) -> None:
     error, response = error_of(ROW, data)
     assert error.code == code
     assert response.parts == []
 
 
-def test_a_line_that_is_no_json() -> None:
+def test_a_line_that_is_not_json_is_an_error() -> None:
     error, response = error_of(ROW, lines(line("a")) + b"oh no\n" + lines(last()))
     assert error.code == "not_ollama"
     assert response.text == "a"
 
 
-def test_nobody_listens_any_more() -> None:
+def test_cancelling_closes_the_turn() -> None:
     result = folded(ROW, lines(line(thinking="a")), cause="cancelled")
     assert result.error is None
 
@@ -231,10 +231,10 @@ places = st.lists(st.integers(0, 1500), max_size=6)
 
 
 @given(broken(EVERYTHING), places)
-def test_odd_values_give_a_legal_turn(values: list[Any], cuts: list[int]) -> None:
+def test_odd_values_give_a_valid_turn(values: list[Any], cuts: list[int]) -> None:
     check_total(ROW, lines(*values), cuts)
 
 
 @given(garbled(lines(*EVERYTHING)), places)
-def test_odd_bytes_give_a_legal_turn(data: bytes, cuts: list[int]) -> None:
+def test_odd_bytes_give_a_valid_turn(data: bytes, cuts: list[int]) -> None:
     check_total(ROW, data, cuts)

@@ -50,7 +50,7 @@ def request_fields(settings: ModelSettings, model: str = "qwen3") -> dict[str, A
 # --- settings ----------------------------------------------------------------------------------------------------
 
 
-def test_the_least_request_says_whether_to_stream() -> None:
+def test_a_minimal_request_has_the_stream_field() -> None:
     """Unasked, Ollama streams."""
     hello = {"role": "user", "content": "hello"}
     assert request(stream=False) == {"model": "qwen3", "messages": [hello], "stream": False}
@@ -58,7 +58,7 @@ def test_the_least_request_says_whether_to_stream() -> None:
     assert (ROW.base_url, ROW.path) == ("http://127.0.0.1:11434", "/api/chat")
 
 
-def test_settings_are_options() -> None:
+def test_settings_are_sent_as_options() -> None:
     assert request_fields(
         {
             "max_tokens": 9, "temperature": 0, "top_p": 0.9, "top_k": 5, "seed": 7, "stop_sequences": ["x"],
@@ -85,17 +85,17 @@ def test_settings_are_options() -> None:
         ("max", True, "high"),
     ],
 )
-def test_how_much_to_think(level: Any, qwen: Any, gpt_oss: Any) -> None:
+def test_thinking_settings(level: Any, qwen: Any, gpt_oss: Any) -> None:
     """charmbracelet/crush#2623: `think value "medium" is not supported for this model`."""
     assert request_fields({"thinking": level}) == {"think": qwen}
     assert request_fields({"thinking": level}, "gpt-oss:20b") == {"think": gpt_oss}
 
 
-def test_unasked_nothing_is_said() -> None:
+def test_without_settings_no_fields_are_sent() -> None:
     assert request_fields({}) == request_fields({}, "gpt-oss:20b") == {}
 
 
-def test_an_extra_body_wins() -> None:
+def test_extra_body_takes_precedence() -> None:
     assert request_fields({"thinking": True, "extra_body": {"think": "max", "keep_alive": "5m"}}) == {
         "think": "max",
         "keep_alive": "5m",
@@ -111,13 +111,13 @@ F, G = ToolDefinition("f", {"type": "object"}, "does f"), ToolDefinition("g")
     ("choice", "offered"),
     [(ToolChoice(), "fg"), (ToolChoice("none"), ""), (ToolChoice("auto", ("g",)), "g")],
 )
-def test_tools(choice: ToolChoice, offered: str) -> None:
+def test_tools_are_sent_as_functions(choice: ToolChoice, offered: str) -> None:
     body = request(tools=(F, G), tool_choice=choice)
     assert "".join(tool["function"]["name"] for tool in body.get("tools", ())) == offered
     assert "tool_choice" not in body
 
 
-def test_that_a_tool_must_be_called_cannot_be_said() -> None:
+def test_a_required_tool_choice_is_refused() -> None:
     with pytest.raises(RequestError, match="set tool_choice to auto"):
         request(tools=(F,), tool_choice=ToolChoice("required"))
 
@@ -130,8 +130,8 @@ def test_that_a_tool_must_be_called_cannot_be_said() -> None:
         (OutputFormat("json_schema", schema={"type": "object"}), {"type": "object"}),
     ],
 )
-def test_the_output(output: OutputFormat, said: Any) -> None:
-    assert request(output=output).get("format") == said
+def test_output_format(output: OutputFormat, expected: Any) -> None:
+    assert request(output=output).get("format") == expected
 
 
 # --- what the user says ------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_a_request_with_everything() -> None:
 
 
 @pytest.mark.parametrize("content", [Image(url="https://e.x/i"), Image(file_id="x"), Audio(data="A"), File(data="A")])
-def test_content_that_cannot_be_sent(content: UserContent) -> None:
+def test_unsupported_content_is_refused(content: UserContent) -> None:
     with pytest.raises(RequestError, match="takes text, and images as base64 data"):
         request(messages=[ModelRequest([UserPromptPart([content])])])
 
@@ -181,7 +181,7 @@ def sent(*parts: ModelResponsePart, by: Any = "own") -> dict[str, Any] | None:
     ],
     ids=["own", "foreign", "foreign, welcome", "unknown"],
 )
-def test_the_row_of_the_matrix(by: Any, foreign: Any, thought: dict[str, str]) -> None:
+def test_reasoning_is_sent_back_by_origin(by: Any, foreign: Any, thought: dict[str, str]) -> None:
     response = ModelResponse([WHY, SO], origin=origin("ollama-native") if by == "own" else by)
     body = encode(ModelCall("m", [response]), replace(ROW, foreign=foreign), origin("ollama-native"))
     assert body["messages"] == [{"role": "assistant", "content": "so", **thought}]
@@ -194,7 +194,7 @@ def test_lost_reasoning_is_left_out() -> None:
     }
 
 
-def test_a_cut_off_thought_or_call_does_not_go_back() -> None:
+def test_truncated_thoughts_and_calls_are_not_sent_back() -> None:
     assert sent(ThinkingPart("why", complete=False)) is None
     assert sent(SO, ToolCallPart("f", '{"', "c", complete=False)) == {"content": "so"}
 
@@ -209,13 +209,13 @@ def test_a_cut_off_thought_or_call_does_not_go_back() -> None:
         ("{a}", {"invalid_json": "{a}"}),
     ],
 )
-def test_arguments_go_back_as_an_object(args: Any, said: dict[str, Any]) -> None:
+def test_arguments_are_sent_back_as_an_object(args: Any, expected: dict[str, Any]) -> None:
     message = sent(ToolCallPart("f", args))
     assert message is not None
-    assert message["tool_calls"] == [{"function": {"name": "f", "arguments": said}}]
+    assert message["tool_calls"] == [{"function": {"name": "f", "arguments": expected}}]
 
 
-def test_what_came_goes_back_as_it_came() -> None:
+def test_a_response_is_sent_back_unchanged() -> None:
     message = {
         "content": "so",
         "thinking": "why",
@@ -226,6 +226,6 @@ def test_what_came_goes_back_as_it_came() -> None:
 
 
 @given(foreign_parts)
-def test_nothing_opaque_goes_to_another(parts: list[ModelResponsePart]) -> None:
+def test_opaque_data_is_not_sent_to_another_origin(parts: list[ModelResponsePart]) -> None:
     for by in (FOREIGN, None, origin("ollama-native", "another-model")):
         assert SECRET not in json.dumps(sent(*parts, by=by))

@@ -58,7 +58,7 @@ def test_a_call_was_sent_without_its_required_reasoning_item() -> None:
     assert shapes(sent(unsealed, RESULT)) == [("function_call", None), ("function_call_output", None)]
 
 
-def test_an_item_that_was_not_kept_was_not_found() -> None:
+def test_an_item_that_was_not_stored_was_referenced() -> None:
     """vercel/ai#7543, openai/openai-agents-python#919: encrypted_content was null, and nothing was stored."""
     item: dict[str, Any] = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": None}
     call = {"type": "function_call", "id": "fc", "call_id": "c1", "name": "f", "arguments": "{}"}
@@ -108,7 +108,7 @@ def test_every_token_counted_as_a_content_part_of_its_own() -> None:
     assert [part.content for part in thoughts(response_of(data, "vllm-responses"))] == [text]
 
 
-def test_vllms_own_reasoning_events_were_not_known() -> None:
+def test_vllm_reasoning_events_were_ignored() -> None:
     """vllm-project/vllm#43395 and antwort: `response.reasoning_part.added`, `response.reasoning_text.delta`."""
     at: dict[str, Any] = {"output_index": 0, "content_index": 0, "item_id": "rs"}
     data = stream(
@@ -148,7 +148,7 @@ def test_reasoning_was_not_given_back_on_the_second_tool_turn() -> None:
     assert items[0]["content"] == raw("hm")
 
 
-def test_encrypted_reasoning_was_asked_of_models_that_have_none() -> None:
+def test_encrypted_reasoning_was_requested_of_models_without_it() -> None:
     """OpenHands/software-agent-sdk#1208, pydantic/pydantic-ai#2867"""
     row = ROWS["openai-responses"]
     for model, asks in (("gpt-4o-mini", False), ("gpt-4.1", False), ("gpt-5", True), ("o4-mini", True)):

@@ -53,7 +53,7 @@ from tests.providers_openai_responses.responses_kit import (
 ANSWER = answer(1, "the answer")
 
 
-def test_a_thought_is_over_when_the_wire_says_so() -> None:
+def test_a_thought_ends_with_its_end_event() -> None:
     """Whoever watches need not wait for the next one."""
     frames = thought(0, "One.", "Two.")
     upto = next(n for n, frame in enumerate(frames) if frame["type"] == "response.reasoning_summary_part.done") + 1
@@ -91,7 +91,7 @@ def test_one_item_holds_summaries_raw_text_and_encrypted_content() -> None:
     }
 
 
-def test_encrypted_content_at_the_beginning_is_not_the_whole_of_it() -> None:
+def test_encrypted_content_of_the_end_event_replaces_that_of_the_start() -> None:
     response = response_of(stream(thought(0, encrypted="whole"), ANSWER))
     assert [(p.content, p.signature) for p in thoughts(response)] == [("", "whole")]
     begins = added(0, "reasoning", id="rs", summary=[], encrypted_content="half")
@@ -99,7 +99,7 @@ def test_encrypted_content_at_the_beginning_is_not_the_whole_of_it() -> None:
     assert cut.signature is None
 
 
-def test_an_item_with_nothing_but_an_id_is_a_thought_that_happened() -> None:
+def test_a_reasoning_item_with_only_an_id_is_a_part() -> None:
     for data in (
         stream(thought(0), ANSWER),
         body({"type": "reasoning", "id": "rs", "summary": []}, ANSWER[-1]["item"]),
@@ -109,7 +109,7 @@ def test_an_item_with_nothing_but_an_id_is_a_thought_that_happened() -> None:
         assert said(response)[1] == ("text", "the answer")
 
 
-def test_reasoning_is_seen_to_begin_before_it_says_anything() -> None:
+def test_a_reasoning_item_starts_before_its_first_text() -> None:
     (_, start) = events_of(sse(begun(), added(0, "reasoning", id="rs", summary=[])), cause="cancelled")[:2]
     assert isinstance(start, ItemStartEvent)
     assert start.kind == "reasoning"
@@ -126,7 +126,7 @@ def test_reasoning_is_seen_to_begin_before_it_says_anything() -> None:
         ("reasoning_text.delta", None, "raw"),
     ],
 )
-def test_every_dialect_of_reasoning_events(delta: str, part: str | None, form: str) -> None:
+def test_every_dialect_of_reasoning_events_is_decoded(delta: str, part: str | None, form: str) -> None:
     at: dict[str, Any] = {"output_index": 0, "summary_index" if form == "summary" else "content_index": 0}
     text = summary("")[0] if form == "summary" else raw("")[0]
     events = [
@@ -142,7 +142,7 @@ def test_every_dialect_of_reasoning_events(delta: str, part: str | None, form: s
     assert (thinking.content, thinking.form) == ("abcd", form)
 
 
-def test_reasoning_between_calls_keeps_its_place() -> None:
+def test_reasoning_between_calls_keeps_its_position() -> None:
     data = stream(
         thought(0, "a", id="rs1", encrypted="A"),
         called(1, "f", "{}", id="fc1", call_id="c1"),
@@ -163,7 +163,7 @@ def test_reasoning_between_calls_keeps_its_place() -> None:
     assert [item.get("id") for item in sent(response)] == ["rs1", "fc1", "rs2", "fc2", "rs3", "msg"]
 
 
-def test_interleaved_items_are_held_back_until_the_earlier_one_is_over() -> None:
+def test_interleaved_items_wait_until_the_earlier_one_ends() -> None:
     first, second = thought(0, "thinking", encrypted="E"), ANSWER
     mixed = [event for pair in zip(first, second, strict=False) for event in pair]
     mixed += first[len(second) :] + second[len(first) :]
@@ -172,7 +172,7 @@ def test_interleaved_items_are_held_back_until_the_earlier_one_is_over() -> None
     assert thoughts(response)[0].signature == "E"
 
 
-def test_interleaved_parts_of_one_item_stay_two_parts() -> None:
+def test_interleaved_parts_of_one_item_are_two_parts() -> None:
     at = {"output_index": 0}
     shown = [ev("reasoning_summary_text.delta", delta=piece, summary_index=0, **at) for piece in "abc"]
     hidden = [ev("reasoning_text.delta", delta=piece, content_index=0, **at) for piece in "xyz"]
@@ -184,7 +184,7 @@ def test_interleaved_parts_of_one_item_stay_two_parts() -> None:
                                  "encrypted_content": "E"}  # fmt: skip
 
 
-def test_interleaved_calls_stay_two_calls() -> None:
+def test_interleaved_calls_are_two_calls() -> None:
     one, two = called(0, "f", '{"a": 1}', call_id="c1"), called(1, "g", '{"b": 2}', call_id="c2")
     mixed = [event for pair in zip(one, two, strict=True) for event in pair]
     calls = response_of(stream(mixed)).tool_calls
@@ -200,7 +200,7 @@ LATE_END: list[dict[str, Any] | list[dict[str, Any]]] = [
 ]
 
 
-def test_where_the_end_of_reasoning_is_told_last_the_answer_does_not_wait_for_it() -> None:
+def test_the_answer_does_not_wait_for_a_late_end_of_reasoning() -> None:
     reader_events = events_of(sse(begun(), *LATE_END[:3]), "openrouter-responses", cause="cancelled")
     texts = [e.part.part_kind for e in reader_events if isinstance(e, PartStartEvent)]
     assert texts == ["thinking", "text"]
@@ -208,7 +208,7 @@ def test_where_the_end_of_reasoning_is_told_last_the_answer_does_not_wait_for_it
     assert said(response_of(data, "openrouter-responses")) == [("thinking", "hm"), ("text", "the answer")]
 
 
-def test_what_comes_too_late_is_kept_and_goes_back_with_its_item() -> None:
+def test_late_data_of_an_item_is_sent_back_with_it() -> None:
     data = stream(*LATE_END, done(0, "reasoning", id="rs", content=raw("hm"), summary=[], encrypted_content="E"))
     response = response_of(data, "openrouter-responses")
     assert said(response) == [("thinking", "hm"), ("text", "the answer"), ("thinking", "")]
@@ -228,7 +228,7 @@ def test_answer_text_in_a_reasoning_item_is_reasoning() -> None:
     assert said(response_of(data)) == [("thinking", "hmm"), ("text", "the answer")]
 
 
-def test_reasoning_streamed_under_one_name_and_ended_under_the_other_is_told_once_and_goes_back_as_it_ended() -> None:
+def test_reasoning_streamed_and_ended_under_different_names_is_one_part() -> None:
     data = stream(
         added(0, "reasoning", id="rs"),
         ev("reasoning_text.delta", 0, content_index=0, delta="hmm"),
@@ -241,7 +241,7 @@ def test_reasoning_streamed_under_one_name_and_ended_under_the_other_is_told_onc
     assert (reasoning["summary"], reasoning["content"]) == (summary("hmm"), [])
 
 
-def test_fields_of_an_item_that_are_not_known_go_back_with_it() -> None:
+def test_unknown_fields_of_an_item_are_sent_back() -> None:
     item = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "E", "new_field": {"a": 1}}
     call = {"type": "function_call", "id": "fc", "call_id": "c", "name": "f", "arguments": "{}", "namespace": "n"}
     response = response_of(body(item, call))
@@ -262,19 +262,19 @@ WHOLE = thought(0, "one", "two", encrypted="E") + called(1, "f", '{"a": 1}') + a
     ("output_item.added",),
     ("output_item.added", "delta", "part.added", "part.done", "text.done", "arguments.done"),
 ])  # fmt: skip
-def test_any_of_the_tellings_may_be_missing(left_out: tuple[str, ...]) -> None:
+def test_any_repetition_of_a_text_may_be_missing(left_out: tuple[str, ...]) -> None:
     events = [event for event in WHOLE if not event["type"].endswith(left_out)] if left_out else WHOLE
     assert response_of(stream(events)).parts == response_of(stream(WHOLE)).parts
 
 
-def test_a_body_says_the_same_as_the_stream() -> None:
+def test_a_body_gives_the_same_parts_as_the_stream() -> None:
     output = [event["item"] for event in WHOLE if event["type"].endswith("item.done")]
     streamed, whole = response_of(stream(WHOLE)), response_of(body(*output))
     assert whole.parts == streamed.parts
     assert whole.finish_reason == streamed.finish_reason == "tool_call"
 
 
-def test_the_last_event_may_bring_items_that_never_streamed() -> None:
+def test_the_last_event_may_contain_items_that_were_not_streamed() -> None:
     output = [event["item"] for event in WHOLE if event["type"].endswith("item.done")]
     expected = response_of(stream(WHOLE)).parts
     assert response_of(sse(begun(), ended(output=output))).parts == expected
@@ -291,18 +291,18 @@ def test_the_last_event_ends_items_that_were_not_ended() -> None:
     assert response_of(sse(begun(), opened, ended(output=output))).parts == response_of(stream(WHOLE)).parts
 
 
-def test_servers_that_call_every_item_the_first() -> None:
+def test_all_items_may_have_index_0() -> None:
     events = [event | ({"output_index": 0} if "output_index" in event else {}) for event in WHOLE]
     output = [event["item"] for event in WHOLE if event["type"].endswith("item.done")]
     assert response_of(sse(begun(), events, ended(output=output))).parts == response_of(stream(WHOLE)).parts
 
 
-def test_servers_that_do_not_number_items() -> None:
+def test_items_may_have_no_index() -> None:
     events = [{k: v for k, v in event.items() if k != "output_index"} for event in WHOLE]
     assert response_of(stream(events)).parts == response_of(stream(WHOLE)).parts
 
 
-def test_padding_and_logprobs() -> None:
+def test_padding_is_ignored_and_logprobs_are_preserved() -> None:
     probability = {"token": "a", "logprob": -0.5}
     events = [
         added(0, "message", id="msg"),
@@ -322,12 +322,12 @@ def test_padding_and_logprobs() -> None:
 # --- messages ------------------------------------------------------------------------------------------------------
 
 
-def test_annotations_stand_with_their_text_once() -> None:
+def test_annotations_belong_to_their_text_and_are_not_repeated() -> None:
     cite = {"type": "url_citation", "url": "https://a.example", "start_index": 0, "end_index": 1, "title": "A"}
     first, part, *middle, text_done, part_done, last = answer(0, "text")
     part_done["part"]["annotations"] = last["item"]["content"][0]["annotations"] = [cite]
-    told = ev("output_text.annotation.added", 0, content_index=0, annotation_index=0, annotation=cite)
-    for events in ([first, part, *middle, told, text_done, part_done, last], [first, part, *middle, part_done, last]):
+    annotation_event = ev("output_text.annotation.added", 0, content_index=0, annotation_index=0, annotation=cite)
+    for events in ([first, part, *middle, annotation_event, text_done, part_done, last], [first, part, *middle, part_done, last]):
         (text,) = response_of(stream(*events)).parts
         assert isinstance(text, TextPart)
         assert text.annotations == [cite]
@@ -343,7 +343,7 @@ def test_several_texts_of_one_message_are_one_message() -> None:
     assert sent(response_of(body(item))) == [item]
 
 
-def test_phase_is_kept_and_goes_back() -> None:
+def test_the_phase_is_sent_back() -> None:
     data = stream(thought(0, encrypted="E"), answer(1, "I look", phase="commentary"), called(2, "f", "{}"))
     response = response_of(data)
     text = response.parts[1]
@@ -352,7 +352,7 @@ def test_phase_is_kept_and_goes_back() -> None:
     assert sent(response)[1]["phase"] == "commentary"
 
 
-def test_a_refusal_is_one() -> None:
+def test_a_refusal_is_a_refusal_part() -> None:
     at = {"output_index": 0, "content_index": 0}
     part = {"type": "refusal", "refusal": ""}
     events = [
@@ -370,7 +370,7 @@ def test_a_refusal_is_one() -> None:
         assert response.finish_reason == "stop"
 
 
-def test_an_empty_message_is_nothing() -> None:
+def test_an_empty_message_is_ignored() -> None:
     assert response_of(stream(answer(0, "", phase="final_answer"))).parts == []
 
 
@@ -379,7 +379,7 @@ def test_several_summaries_of_a_body_are_one_item() -> None:
     assert len(starts) == 1
 
 
-def test_somebody_elses_message_in_the_output_is_not_the_models() -> None:
+def test_a_user_message_in_the_output_is_not_text_of_the_model() -> None:
     """Compaction gives back what the user said."""
     item = {"type": "message", "role": "user", "id": "msg", "content": [{"type": "input_text", "text": "q"}]}
     compaction = {"type": "compaction", "id": "cmp", "encrypted_content": "E"}
@@ -392,7 +392,7 @@ def test_somebody_elses_message_in_the_output_is_not_the_models() -> None:
 # --- calls ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_that_is_named_late() -> None:
+def test_a_call_may_be_named_late() -> None:
     data = stream(
         ev("function_call_arguments.delta", 0, delta='{"a"'),
         ev("function_call_arguments.delta", 0, delta=": 1}"),
@@ -402,7 +402,7 @@ def test_a_call_that_is_named_late() -> None:
     assert (call.tool_name, call.args, call.tool_call_id, call.id) == ("f", '{"a": 1}', "c", "fc")
 
 
-def test_arguments_as_an_object() -> None:
+def test_arguments_may_be_an_object() -> None:
     item = {"id": "fc", "call_id": "c", "name": "f", "arguments": {"a": 1}}
     whole = done(0, "function_call", **item)
     for data in (body(whole["item"]), stream(added(0, "function_call", **item), whole)):
@@ -427,7 +427,7 @@ def test_a_custom_tools_call_is_a_call_with_one_argument() -> None:
     assert sent(response)[0] == {"type": "custom_tool_call", "input": 'SELECT "1"', **item}
 
 
-def test_where_the_provider_answers_custom_calls_itself_nobody_else_is_asked_to() -> None:
+def test_custom_calls_that_the_provider_runs_are_builtin_calls() -> None:
     item = {"id": "ctc", "call_id": "xs", "name": "x_keyword_search", "input": "q"}
     data = stream(added(0, "custom_tool_call", **item), done(0, "custom_tool_call", **item), ANSWER)
     response = response_of(data, "xai-responses")
@@ -471,7 +471,7 @@ TOOLS: list[tuple[dict[str, Any], str, Any, Any, int]] = [
 
 
 @pytest.mark.parametrize(("item", "name", "args", "returned", "files"), TOOLS, ids=lambda v: str(v)[:30])
-def test_a_providers_own_tool(item: dict[str, Any], name: str, args: Any, returned: Any, files: int) -> None:
+def test_a_builtin_tool(item: dict[str, Any], name: str, args: Any, returned: Any, files: int) -> None:
     item = {"id": "it", "status": "completed", **item}
     early = {"id": "it", "type": item["type"], "status": "in_progress", "server_label": item.get("server_label")}
     events = [ev("output_item.added", 1, item=early), ev(f"{item['type']}.in_progress", 1)]
@@ -491,11 +491,11 @@ def test_a_providers_own_tool(item: dict[str, Any], name: str, args: Any, return
         assert reasoning["type"] == "reasoning"
         assert PIXEL not in str(native)
         assert native["id"] == "it"
-        kept = {k: v for k, v in item.items() if k not in ("outputs", "result")}
-        assert {k: native[k] for k in kept} == kept
+        expected_native = {k: v for k, v in item.items() if k not in ("outputs", "result")}
+        assert {k: native[k] for k in expected_native} == expected_native
 
 
-def test_a_providers_own_tool_is_seen_to_begin_and_kept_when_it_is_cut_off() -> None:
+def test_a_builtin_call_starts_at_once_and_remains_if_truncated() -> None:
     data = sse(
         begun(),
         added(0, "code_interpreter_call", id="ci", code="", container_id="c"),
@@ -513,7 +513,7 @@ def test_a_providers_own_tool_is_seen_to_begin_and_kept_when_it_is_cut_off() -> 
     assert sent(result.response) == []
 
 
-def test_unknown_items_ride_through() -> None:
+def test_unknown_items_are_preserved() -> None:
     item = {"type": "acme:oracle", "id": "x", "status": "completed", "anything": [1, {"a": None}]}
     for data in (stream(added(0, "acme:oracle", id="x"), ev("output_item.done", 0, item=item), ANSWER),
                  body(item, ANSWER[-1]["item"])):  # fmt: skip
@@ -525,14 +525,14 @@ def test_unknown_items_ride_through() -> None:
         assert sent(response)[0] == item
 
 
-def test_unknown_content_rides_through_and_goes_back_in_its_message() -> None:
+def test_unknown_content_is_sent_back_in_its_message() -> None:
     item = message(output_text("a"), {"type": "output_hologram", "data": "x"}, id="msg")
     response = response_of(body(item))
     assert [part.part_kind for part in response.parts] == ["text", "opaque"]
     assert sent(response) == [item]
 
 
-def test_compaction() -> None:
+def test_a_compaction_item_is_a_compaction_part() -> None:
     item = {"type": "compaction", "id": "cmp", "encrypted_content": "E"}
     response = response_of(stream(answer(0, "t"), ev("output_item.done", 1, item=item)))
     part = response.parts[1]
@@ -554,7 +554,7 @@ def test_compaction() -> None:
         (None, "length"),
     ],
 )
-def test_an_answer_that_is_incomplete_says_why(reason: str | None, finish: str) -> None:
+def test_an_incomplete_response_has_a_finish_reason(reason: str | None, finish: str) -> None:
     details = {"reason": reason} if reason else None
     events = [*answer(0, "half")[:4], ended("incomplete", incomplete_details=details)]
     for data in (sse(begun(), events), body(message(output_text("half"), id="m"), status="incomplete",
@@ -566,7 +566,7 @@ def test_an_answer_that_is_incomplete_says_why(reason: str | None, finish: str) 
         assert text.complete is False
 
 
-def test_reasoning_that_was_cut_off_is_kept_and_never_goes_back() -> None:
+def test_truncated_reasoning_is_incomplete_and_not_sent_back() -> None:
     item = {"type": "reasoning", "id": "rs", "summary": summary("one", "tw"), "encrypted_content": "E",
             "status": "incomplete"}  # fmt: skip
     half = [*thought(0, "one", "two")[:-3], ev("output_item.done", 0, item=item)]
@@ -576,7 +576,7 @@ def test_reasoning_that_was_cut_off_is_kept_and_never_goes_back() -> None:
     assert sent(response) == []
 
 
-def test_sealed_reasoning_without_an_answer_does_not_go_back() -> None:
+def test_encrypted_reasoning_without_an_answer_is_not_sent_back() -> None:
     data = sse(begun(), thought(0, encrypted="E"), ended("incomplete"))
     assert sent(response_of(data)) == []
 
@@ -587,7 +587,7 @@ FAILED = ended("failed", error={"code": "server_error", "message": "went wrong"}
 
 
 @pytest.mark.parametrize("events", [[FLAT], [NESTED], [FAILED], [FLAT, FAILED], [NESTED, FAILED, FLAT]])
-def test_an_error_is_told_once_in_whatever_form_it_comes(events: list[dict[str, Any]]) -> None:
+def test_every_form_of_an_error_is_one_error_event(events: list[dict[str, Any]]) -> None:
     result = folded(sse(begun(), answer(0, "so far")[:4], *events))
     assert result.error is not None
     assert (result.error.upstream_message, result.error.code) == ("went wrong", "server_error")
@@ -597,7 +597,7 @@ def test_an_error_is_told_once_in_whatever_form_it_comes(events: list[dict[str, 
     assert result.response.parts[0].complete is False  # type: ignore[union-attr]
 
 
-def test_usage_after_an_error_still_counts() -> None:
+def test_usage_after_an_error_is_read() -> None:
     failed = ended("failed", error={"code": "x", "message": "m"}, usage={"input_tokens": 3, "output_tokens": 1})
     response = folded(sse(begun(), NESTED, failed)).response
     assert response is not None
@@ -607,7 +607,7 @@ def test_usage_after_an_error_still_counts() -> None:
 @pytest.mark.parametrize(
     ("status", "code"), [("cancelled", "cancelled"), ("failed", "failed"), ("in_progress", "response_not_finished")]
 )
-def test_an_end_without_an_explanation_is_an_error(status: str, code: str) -> None:
+def test_a_failed_response_without_an_error_object_is_an_error(status: str, code: str) -> None:
     result = folded(body(status=status))
     assert result.error is not None
     assert result.error.code == code
@@ -620,7 +620,7 @@ def test_an_end_without_an_explanation_is_an_error(status: str, code: str) -> No
     b'data: {"error": {"message": "bad", "code": "server_error"}}\n\n',
     b'event: error\ndata: {"message": "bad", "code": "server_error"}\n\n',
 ])  # fmt: skip
-def test_errors_in_place_of_an_answer(data: bytes) -> None:
+def test_an_error_body_is_an_error(data: bytes) -> None:
     error = folded(data).error
     assert error is not None
     assert (error.upstream_message, error.code) == ("bad", "server_error")
@@ -640,36 +640,36 @@ def test_errors_in_place_of_an_answer(data: bytes) -> None:
         (sse(begun(), thought(0, "half")[:4]), "stream_truncated"),
     ],
 )
-def test_answers_that_are_none(data: bytes, code: str) -> None:
+def test_a_body_of_another_format_is_an_error(data: bytes, code: str) -> None:
     result = folded(data)
     assert result.error is not None
     assert result.error.code == code
 
 
-def test_a_stream_that_breaks_off_keeps_what_came_as_incomplete() -> None:
+def test_a_truncated_stream_keeps_its_parts_as_incomplete() -> None:
     result = folded(sse(begun(), thought(0, "one"), called(1, "f", '{"a": 1}')[:2]))
     assert said(result.response) == [("thinking", "one"), ("tool-call", '{"')]
     assert result.response is not None
     assert result.response.tool_calls[0].complete is False
 
 
-def test_the_transports_error_wins_over_truncation() -> None:
+def test_an_error_of_the_transport_takes_precedence_over_truncation() -> None:
     error = ErrorInfo("timeout", "too slow", code="idle_timeout")
     result = folded(sse(begun(), thought(0, "one")[:4]), cause="error", error=error)
     assert result.error == error
     assert folded(sse(begun(), thought(0, "one")[:4]), cause="cancelled").error is None
 
 
-def test_done_alone_is_an_end_too() -> None:
+def test_done_alone_ends_the_stream() -> None:
     response = response_of(sse(begun(), answer(0, "a"), "data: [DONE]"))
     assert (said(response), response.finish_reason) == ([("text", "a")], "stop")
 
 
-def test_a_last_event_without_its_blank_line_counts() -> None:
+def test_the_last_event_needs_no_blank_line() -> None:
     assert said(response_of(stream(answer(0, "a"))[:-2])) == [("text", "a")]
 
 
-def test_the_decoder_says_when_it_is_done() -> None:
+def test_the_decoder_reports_its_end() -> None:
     reader = decoder(ROWS[OPENAI], origin())
     reader.feed(sse(begun(), answer(0, "a")))
     assert not reader.done
@@ -680,7 +680,7 @@ def test_the_decoder_says_when_it_is_done() -> None:
 # --- numbers and names ---------------------------------------------------------------------------------------------
 
 
-def test_usage_is_what_was_reported() -> None:
+def test_usage_is_as_reported() -> None:
     usage = {
         "input_tokens": 10,
         "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 2},
@@ -698,13 +698,13 @@ def test_usage_is_what_was_reported() -> None:
     assert (nothing.input_tokens, nothing.output_tokens, nothing.output_reasoning_tokens) == (None, None, None)
 
 
-def test_reasoning_counted_beside_the_output_is_added_where_the_total_says_so() -> None:
+def test_reasoning_tokens_are_added_to_the_output_if_the_total_includes_them() -> None:
     usage = {"input_tokens": 10, "output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 5}}
     for total, expected in ((22, 12), (17, 7)):
         assert response_of(body(usage=usage | {"total_tokens": total}), "xai-responses").usage.output_tokens == expected
 
 
-def test_the_response_names_itself_and_tells_what_was_withheld_from_it() -> None:
+def test_the_response_has_its_id_and_model_and_filter_results() -> None:
     withheld = [{"type": "reasoning", "action": "removed", "id": "rs", "reason": "model_mismatch"}]
     data = sse(begun(), ended(service_tier="flex", input_transformations=withheld))
     response = response_of(data)
@@ -721,7 +721,7 @@ def test_every_delta_is_one_event() -> None:
 # --- surprises -------------------------------------------------------------------------------------------------------
 
 
-def test_fields_of_other_types_than_they_should_be() -> None:
+def test_fields_of_wrong_types_are_ignored() -> None:
     odd: list[Any] = [
         ev("created", response={"id": 7, "model": None}),
         {"type": "response.output_item.added", "output_index": "zero", "item": {"type": "message", "id": 1}},
@@ -738,14 +738,14 @@ def test_fields_of_other_types_than_they_should_be() -> None:
     assert said(response_of(sse(*odd, named=False))) == [("text", "abc")]
 
 
-def test_half_a_character_and_numbers_that_are_none() -> None:
+def test_lone_surrogates_and_invalid_numbers() -> None:
     data = (
         stream(ANSWER).replace(b'"the answer"', b'"the answer \\ud83d"').replace(b'"sequence', b'"x": NaN, "sequence')
     )
     assert response_of(data).text is not None
 
 
-def test_the_name_of_the_event_may_stand_outside_of_it() -> None:
+def test_the_type_may_be_in_the_event_field_alone() -> None:
     events = [begun(), *answer(0, "a"), ended()]
     lines = [f"event: {event.pop('type')}\ndata: {json.dumps(event)}\n\n" for event in events]
     assert said(response_of("".join(lines).encode())) == [("text", "a")]

@@ -63,7 +63,7 @@ def request(row: str = OPENAI, model: str = "gpt-5", **fields: Any) -> dict[str,
 # --- how it is asked -------------------------------------------------------------------------------------------------
 
 
-def test_the_smallest_request() -> None:
+def test_a_minimal_request() -> None:
     assert request() == {
         "model": "gpt-5",
         "input": [{"role": "user", "content": "q"}],
@@ -119,8 +119,8 @@ def test_the_smallest_request() -> None:
         (OPENAI, "gpt-5", {"seed": 1, "stop_sequences": ["x"], "logit_bias": {}, "top_k": 3, "timeout": 1.0}, {}),
     ],
 )  # fmt: skip
-def test_settings(row: str, model: str, given: dict[str, Any], expected: dict[str, Any]) -> None:
-    body = request(row, model, settings=given)
+def test_settings(row: str, model: str, call_settings: dict[str, Any], expected: dict[str, Any]) -> None:
+    body = request(row, model, settings=call_settings)
     plain = {"store": False, "include": ["reasoning.encrypted_content"]} | expected
     assert {k: v for k, v in body.items() if k not in ("model", "input", "stream")} == {
         k: v for k, v in plain.items() if v is not None
@@ -151,13 +151,13 @@ def test_tools() -> None:
         (ToolChoice("required", ("f", "g")), ["f", "g"], "required"),
     ],
 )
-def test_tool_choice(choice: ToolChoice, names: list[str], said: Any) -> None:
+def test_tool_choice(choice: ToolChoice, names: list[str], expected: Any) -> None:
     body = request(tools=(TOOL, OTHER), tool_choice=choice)
     assert [tool["name"] for tool in body["tools"]] == names
-    assert body.get("tool_choice") == said
+    assert body.get("tool_choice") == expected
 
 
-def test_a_tool_that_is_not_there_cannot_be_chosen() -> None:
+def test_a_choice_of_an_unknown_tool_is_refused() -> None:
     with pytest.raises(RequestError, match="tool_choice names h; the tools are: f"):
         request(tools=(TOOL,), tool_choice=ToolChoice("auto", ("h",)))
 
@@ -202,18 +202,18 @@ def test_output_format(output: OutputFormat, form: Any) -> None:
         ),
     ],
 )
-def test_what_a_user_may_send(content: Any, expected: dict[str, Any]) -> None:
+def test_user_content(content: Any, expected: dict[str, Any]) -> None:
     assert sent(ModelRequest([UserPromptPart([content])])) == [{"role": "user", "content": [expected]}]
 
 
 @pytest.mark.parametrize("content", [Video(url="https://a"), Audio(url="https://a"), File(filename="f")])
-def test_what_a_user_may_not_send(content: Any) -> None:
+def test_unsupported_user_content_is_refused(content: Any) -> None:
     with pytest.raises(RequestError, match="cannot be sent over Responses"):
         sent(ModelRequest([UserPromptPart([content])]))
 
 
-def test_what_else_a_request_holds() -> None:
-    asked = ModelRequest(
+def test_other_request_fields() -> None:
+    message = ModelRequest(
         [
             SystemPromptPart("s"),
             SystemPromptPart("d", role="developer"),
@@ -223,7 +223,7 @@ def test_what_else_a_request_holds() -> None:
             RetryPromptPart("answer in JSON"),
         ]
     )
-    assert sent(asked) == [
+    assert sent(message) == [
         {"role": "system", "content": "s"},
         {"role": "developer", "content": "d"},
         {"type": "function_call_output", "call_id": "c1", "output": '{"a":1}'},
@@ -238,35 +238,35 @@ def test_what_else_a_request_holds() -> None:
         {"type": "function_call_output", "call_id": "c3", "output": "again"},
         {"role": "user", "content": "answer in JSON"},
     ]
-    assert sent(asked, row="openresponses")[1]["role"] == "system"
+    assert sent(message, row="openresponses")[1]["role"] == "system"
 
 
-def test_the_last_instructions_hold() -> None:
+def test_the_last_instructions_apply() -> None:
     messages = [ModelRequest([UserPromptPart("a")], instructions=word) for word in ("first", "second", None)]
     body = encode(ModelCall("m", list(messages)), ROWS[OPENAI], origin())
     assert body["instructions"] == "second"
     assert len(body["input"]) == 3
 
 
-def test_a_custom_tools_output_answers_a_custom_call() -> None:
+def test_a_custom_call_has_a_custom_output() -> None:
     call = ToolCallPart("sql", {"input": "SELECT 1"}, "c1", id="ct", provider_details={"type": "custom_tool_call"})
     items = sent(ModelResponse([call], origin=origin()), ModelRequest([ToolReturnPart("sql", "1", "c1")]))
     assert [item["type"] for item in items] == ["custom_tool_call", "custom_tool_call_output"]
     assert items[0]["input"] == "SELECT 1"
 
 
-def test_a_response_that_the_provider_kept_is_not_sent_again() -> None:
-    kept = ModelResponse([TextPart("old", id="msg")], origin=origin(), provider_response_id="resp_1")
-    history = [ModelRequest([UserPromptPart("a")]), kept, ModelRequest([UserPromptPart("b")])]
+def test_a_response_stored_by_the_provider_is_not_sent_again() -> None:
+    stored = ModelResponse([TextPart("old", id="msg")], origin=origin(), provider_response_id="resp_1")
+    history = [ModelRequest([UserPromptPart("a")]), stored, ModelRequest([UserPromptPart("b")])]
     call = ModelCall("m", history, settings={"openai_previous_response_id": "resp_1"})  # type: ignore[arg-type, typeddict-unknown-key]
     body = encode(call, ROWS[OPENAI], origin())
     assert body["previous_response_id"] == "resp_1"
     assert body["input"] == [{"role": "user", "content": "b"}]
 
 
-def _gone_on(*history: ModelRequest | ModelResponse, **more: Any) -> dict[str, Any]:
-    asked: Any = {"openai_previous_response_id": "auto", **more}
-    return encode(ModelCall("m", list(history), settings=asked), ROWS[OPENAI], origin())
+def _request_with_auto(*history: ModelRequest | ModelResponse, **more: Any) -> dict[str, Any]:
+    call_settings: Any = {"openai_previous_response_id": "auto", **more}
+    return encode(ModelCall("m", list(history), settings=call_settings), ROWS[OPENAI], origin())
 
 
 def _answer(id: str | None, text: str = "old", **more: Any) -> ModelResponse:
@@ -281,14 +281,14 @@ def _question(text: str) -> ModelRequest:
 A, B, C = (_question(name) for name in "abc")
 
 
-def test_auto_goes_on_from_the_last_response_that_was_kept() -> None:
-    body = _gone_on(A, _answer("resp_1"), B, _answer("resp_2"), C)
+def test_auto_continues_from_the_last_stored_response() -> None:
+    body = _request_with_auto(A, _answer("resp_1"), B, _answer("resp_2"), C)
     assert (body["previous_response_id"], body["store"]) == ("resp_2", True)
     assert body["input"] == [{"role": "user", "content": "c"}]
 
 
-def test_auto_begins_by_asking_that_answers_be_kept() -> None:
-    body = _gone_on(A)
+def test_auto_requests_storage_at_the_start() -> None:
+    body = _request_with_auto(A)
     assert "previous_response_id" not in body
     assert body["store"] is True
 
@@ -303,11 +303,11 @@ def test_auto_begins_by_asking_that_answers_be_kept() -> None:
         _answer("resp_2", origin=None),
     ],
 )
-def test_auto_passes_over_what_the_provider_does_not_have(lost: ModelResponse) -> None:
-    body = _gone_on(A, _answer("resp_1"), B, lost, C)
+def test_auto_skips_responses_that_the_provider_does_not_store(lost: ModelResponse) -> None:
+    body = _request_with_auto(A, _answer("resp_1"), B, lost, C)
     assert body["previous_response_id"] == "resp_1"
     assert [item["content"] for item in body["input"] if item["role"] == "user"] == ["b", "c"]
-    assert "previous_response_id" not in _gone_on(A, lost, C)
+    assert "previous_response_id" not in _request_with_auto(A, lost, C)
 
 
 @pytest.mark.parametrize(
@@ -318,14 +318,14 @@ def test_auto_passes_over_what_the_provider_does_not_have(lost: ModelResponse) -
         {"openai_conversation_id": "conv_1", "openai_store": True},
     ],
 )
-def test_auto_is_nothing_where_nothing_is_kept_or_all_is(more: dict[str, Any]) -> None:
+def test_auto_has_no_effect_without_storage_or_with_a_conversation(more: dict[str, Any]) -> None:
     history: list[ModelMessage] = [A, _answer("resp_1"), B]
     plain: Any = more
-    assert _gone_on(*history, **more) == encode(ModelCall("m", list(history), settings=plain), ROWS[OPENAI], origin())
+    assert _request_with_auto(*history, **more) == encode(ModelCall("m", list(history), settings=plain), ROWS[OPENAI], origin())
 
 
-def test_auto_with_nothing_new_to_say_sends_everything() -> None:
-    body = _gone_on(A, _answer("resp_1"))
+def test_auto_without_new_messages_sends_all_messages() -> None:
+    body = _request_with_auto(A, _answer("resp_1"))
     assert "previous_response_id" not in body
     assert len(body["input"]) == 2
 
@@ -345,9 +345,9 @@ SEARCH = BuiltinToolCallPart(
 OPEN_WEIGHT = "openresponses"
 
 
-def items(*parts: ModelResponsePart, made_by: Origin | None, row: str = OPENAI, **given: Any) -> list[str]:
+def items(*parts: ModelResponsePart, made_by: Origin | None, row: str = OPENAI, **call_settings: Any) -> list[str]:
     """What goes back, as `type:id`, with `!` where there is encrypted content."""
-    out = sent(ModelResponse(list(parts), origin=made_by), row=row, **given)
+    out = sent(ModelResponse(list(parts), origin=made_by), row=row, **call_settings)
     return [
         f"{item.get('type', item.get('role'))}:{item.get('id', '')}{'!' if item.get('encrypted_content') else ''}"
         for item in out
@@ -392,15 +392,15 @@ MATRIX = [
 
 
 @pytest.mark.parametrize(("row", "maker", "parts", "given", "expected"), MATRIX)
-def test_the_send_back_matrix(row: str, maker: str, parts: Any, given: dict[str, Any], expected: list[str]) -> None:
+def test_the_matrix_of_items_sent_back(row: str, maker: str, parts: Any, call_settings: dict[str, Any], expected: list[str]) -> None:
     made_by = {"foreign": ELSEWHERE, "unknown": None}.get(maker, origin(row))
     usage = Usage(output_reasoning_tokens=5) if maker == "counted" else Usage()
-    out = sent(ModelResponse(list(parts), origin=made_by, usage=usage), row=row, **given)
-    told = [
+    out = sent(ModelResponse(list(parts), origin=made_by, usage=usage), row=row, **call_settings)
+    rows = [
         f"{item.get('type', item.get('role'))}:{item.get('id', '')}{'!' if item.get('encrypted_content') else ''}"
         for item in out
     ]
-    assert told == expected
+    assert rows == expected
 
 
 def test_every_account_is_another_origin() -> None:
@@ -410,7 +410,7 @@ def test_every_account_is_another_origin() -> None:
     assert [item.get("encrypted_content") for item in sent(response, target=made_by)] == ["E", None]
 
 
-def test_another_models_reasoning_goes_where_the_row_says() -> None:
+def test_foreign_reasoning_is_sent_if_the_profile_permits_it() -> None:
     row = msgspec.structs.replace(ROWS[OPEN_WEIGHT], foreign="field")
     made = ModelResponse([ThinkingPart("sum", id="x", signature="S", form="summary"), TextPart("t")], origin=ELSEWHERE)
     for field in ("content", "summary"):
@@ -420,7 +420,7 @@ def test_another_models_reasoning_goes_where_the_row_says() -> None:
         assert reasoning == {"type": "reasoning", "id": "rs_0", "summary": [], field: [{"type": kind, "text": "sum"}]}
 
 
-def test_own_text_goes_back_with_all_that_belongs_to_it() -> None:
+def test_own_text_is_sent_back_with_its_annotations_and_id() -> None:
     cite = [{"type": "url_citation", "url": "u"}]
     item = message(output_text("t") | {"annotations": cite}, id="msg", phase="final_answer")
     text = TextPart("t", id="msg", annotations=cite, provider_details={"phase": "final_answer"})
@@ -428,13 +428,13 @@ def test_own_text_goes_back_with_all_that_belongs_to_it() -> None:
     assert sent(ModelResponse([text], origin=ELSEWHERE)) == [{"role": "assistant", "content": "t"}]
 
 
-def test_refusals_go_back() -> None:
+def test_refusals_are_sent_back() -> None:
     assert sent(ModelResponse([RefusalPart("no")], origin=OWN)) == [{"role": "assistant", "content": "no"}]
     mixed = sent(ModelResponse([TEXT, RefusalPart("no")], origin=OWN))
     assert mixed[0]["content"][1] == {"type": "refusal", "refusal": "no"}
 
 
-def test_texts_of_one_message_are_not_torn_nor_messages_glued() -> None:
+def test_messages_are_neither_split_nor_merged() -> None:
     parts = [TextPart("a", id="m1"), TextPart("b", id="m1"), TextPart("c", id="m2")]
     out = sent(ModelResponse(list(parts), origin=OWN))
     assert [[entry["text"] for entry in item["content"]] for item in out] == [["a", "b"], ["c"]]
@@ -444,24 +444,24 @@ def test_texts_of_one_message_are_not_torn_nor_messages_glued() -> None:
     assert [item["content"] for item in bare] == ["ab", "c"]
 
 
-def test_what_was_cut_off_or_is_nothing_does_not_go_back() -> None:
+def test_truncated_and_empty_parts_are_not_sent_back() -> None:
     cut = [ThinkingPart("a", id="rs", signature="E"), ThinkingPart("b", id="rs", complete=False)]
     assert sent(ModelResponse([*cut, TextPart("", id="msg")], origin=OWN)) == []
     assert sent(ModelResponse([ToolCallPart("f", '{"a', "c", id="fc", complete=False)], origin=OWN)) == []
 
 
-def test_sealed_parts_must_be_opened_first() -> None:
+def test_sealed_parts_are_refused() -> None:
     with pytest.raises(RequestError, match="not opened"):
         sent(ModelResponse([SealedPart("t")]))
 
 
-def test_compaction_goes_back_to_its_maker_and_its_words_to_others() -> None:
+def test_compaction_is_sent_back_to_its_origin_and_its_text_to_others() -> None:
     part = CompactionPart("short", signature="E", id="cmp")
     assert sent(ModelResponse([part], origin=OWN)) == [{"type": "compaction", "id": "cmp", "encrypted_content": "E"}]
     assert sent(ModelResponse([part], origin=ELSEWHERE)) == [{"role": "assistant", "content": "short"}]
 
 
-def test_what_is_not_an_item_is_not_sent_as_one() -> None:
+def test_opaque_parts_that_are_no_items_are_not_sent() -> None:
     late = OpaquePart("late_arguments", {"tool_call_id": "c", "arguments": "{}"})
     assert sent(ModelResponse([late], origin=OWN)) == []
 
@@ -503,7 +503,7 @@ _parts: st.SearchStrategy[ModelResponsePart] = st.one_of(
     st.sampled_from(["drop", "field"]),
     st.booleans(),
 )  # fmt: skip
-def test_nothing_opaque_goes_to_somebody_else(
+def test_opaque_data_is_not_sent_to_another_origin(
     parts: list[ModelResponsePart], made_by: Origin | None, row: str, foreign: Any, ids: bool
 ) -> None:
     profile = msgspec.structs.replace(ROWS[row], foreign=foreign)
@@ -513,7 +513,7 @@ def test_nothing_opaque_goes_to_somebody_else(
 
 
 @given(st.lists(_parts, max_size=6), st.sampled_from(sorted(ROWS)), st.booleans())
-def test_reasoning_is_always_followed_and_ids_are_never_orphans(
+def test_reasoning_is_always_followed_by_an_item_and_ids_are_complete(
     parts: list[ModelResponsePart], row: str, ids: bool
 ) -> None:
     target = Origin(row, "openai_responses", "m")
@@ -528,7 +528,7 @@ def test_reasoning_is_always_followed_and_ids_are_never_orphans(
             assert "id" not in item
 
 
-def test_raw_reasoning_is_sent_as_it_came() -> None:
+def test_raw_reasoning_is_sent_back_unchanged() -> None:
     part = ThinkingPart("r", id="rs")
     (reasoning, _) = sent(ModelResponse([part, TEXT], origin=origin(OPEN_WEIGHT)), row=OPEN_WEIGHT)
     assert reasoning == {"type": "reasoning", "id": "rs", "summary": [], "content": raw("r")}

@@ -60,13 +60,13 @@ CAUSE: st.SearchStrategy[Cause] = st.sampled_from(["eof", "error", "cancelled"])
 
 
 @given(st.sampled_from(SAMPLES), ROW, st.lists(st.integers(0, 4000), max_size=12))
-def test_any_cuts_give_the_same(data: bytes, row: str, places: list[int]) -> None:
+def test_any_split_gives_the_same_events(data: bytes, row: str, places: list[int]) -> None:
     assert events_of(cut(data, places), row) == events_of(data, row)
 
 
 @given(st.sampled_from(SAMPLES), ROW, st.integers(0, 2**32), CAUSE)
 @many
-def test_garbled_answers_give_a_legal_closed_turn(data: bytes, row: str, seed: int, cause: Cause) -> None:
+def test_garbled_responses_give_a_valid_turn(data: bytes, row: str, seed: int, cause: Cause) -> None:
     dice = random.Random(seed)
     garbled = bytearray(data)
     for _ in range(dice.randrange(1, 6)):
@@ -84,7 +84,7 @@ def test_garbled_answers_give_a_legal_closed_turn(data: bytes, row: str, seed: i
 
 
 @given(st.binary(max_size=300), ROW, CAUSE)
-def test_any_bytes_give_a_legal_closed_turn(data: bytes, row: str, cause: Cause) -> None:
+def test_any_bytes_give_a_valid_turn(data: bytes, row: str, cause: Cause) -> None:
     folded(data, row, cause=cause)
 
 
@@ -106,7 +106,7 @@ EVENTS: list[dict[str, Any]] = [
 
 @many
 @given(st.lists(st.sampled_from(EVENTS), max_size=25), ROW, CAUSE)
-def test_events_in_any_order_give_a_legal_closed_turn(events: list[dict[str, Any]], row: str, cause: Cause) -> None:
+def test_events_in_any_order_give_a_valid_turn(events: list[dict[str, Any]], row: str, cause: Cause) -> None:
     folded(sse(begun(), *events), row, cause=cause)
 
 
@@ -119,7 +119,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), VALUES), max_size=12), ROW)
-def test_any_values_in_any_fields_give_a_legal_closed_turn(changes: list[tuple[Any, int, Any]], row: str) -> None:
+def test_any_values_in_any_fields_give_a_valid_turn(changes: list[tuple[Any, int, Any]], row: str) -> None:
     events = []
     for event, place, value in changes:
         changed = json.loads(json.dumps(event))
@@ -140,7 +140,7 @@ def test_any_values_in_any_fields_give_a_legal_closed_turn(changes: list[tuple[A
     ),
     st.randoms(use_true_random=False),
 )
-def test_items_interleaved_in_any_way_come_out_one_after_the_other(items: list[tuple[str, str]], dice: Any) -> None:
+def test_interleaved_items_are_emitted_one_after_the_other(items: list[tuple[str, str]], dice: Any) -> None:
     """Each in the order in which it began."""
     queues = []
     for index, (kind, text) in enumerate(items):

@@ -53,8 +53,8 @@ def load(folder: Path) -> Recording:
 
 def normal(part: dict[str, Any]) -> dict[str, Any]:
     """A part as both sides tell it."""
-    kept = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
-    part = {**{name: part[name] for name in kept if part.get(name) is not None}, **_file(part)}
+    compared_fields = ("part_kind", "content", "signature", "id", "tool_name", "args", "tool_call_id", "provider_details")
+    part = {**{name: part[name] for name in compared_fields if part.get(name) is not None}, **_file(part)}
     details = part.pop("provider_details", {})
     if "raw_content" in details:
         # RAW: reasoning in the clear is the content of a thinking part here, not a detail beside an empty one.
@@ -108,7 +108,7 @@ def decoded(recording: Recording) -> ModelResponse:
     return result.response
 
 
-def test_the_parts_are_the_expected_ones() -> None:
+def test_parts_are_as_expected() -> None:
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -121,7 +121,7 @@ def test_the_parts_are_the_expected_ones() -> None:
                 assert ours == theirs
 
 
-def test_usage_and_finish_reason_are_the_expected_ones() -> None:
+def test_usage_and_finish_reason_are_as_expected() -> None:
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -145,7 +145,7 @@ def test_usage_and_finish_reason_are_the_expected_ones() -> None:
                 assert response.usage.details == {k: v for k, v in usage["details"].items() if k not in UNREPORTED}
 
 
-def test_what_goes_back_is_what_came() -> None:
+def test_output_items_are_sent_back_unchanged() -> None:
     """Its own maker gets every reasoning item as the whole that it was, and the rest as the other decoder sends it."""
     with Cases() as case:
         for recording in recorded():
@@ -187,7 +187,7 @@ def _text(item: dict[str, Any]) -> str:
 # --- however the bytes are cut -----------------------------------------------------------------------------------
 
 
-def test_any_cut_in_two_gives_the_same_events() -> None:
+def test_a_body_split_in_two_gives_the_same_events() -> None:
     """Every cut of a small body; of a large one those around the ends of frames, and some anywhere."""
     with Cases() as case:
         for recording in recorded():
@@ -198,7 +198,7 @@ def test_any_cut_in_two_gives_the_same_events() -> None:
                     assert events_of(cut(data, [place]), row) == whole, f"cut at {place}"
 
 
-def test_any_number_of_cuts_gives_the_same_events() -> None:
+def test_a_body_split_at_many_places_gives_the_same_events() -> None:
     with Cases() as case:
         for recording in recorded():
             with case(recording.name):
@@ -211,7 +211,7 @@ def test_any_number_of_cuts_gives_the_same_events() -> None:
                     assert events_of(cut(data, dice.choices(range(len(data)), k=count)), row) == whole
 
 
-def test_a_stream_cut_off_anywhere_keeps_what_came() -> None:
+def test_a_stream_truncated_anywhere_keeps_the_content_received() -> None:
     with Cases() as case:
         for recording in recorded():
             if not recording.name.startswith("openai-responses/") or recording.body.startswith(b"{"):

@@ -55,14 +55,14 @@ class Reply(msgspec.Struct):
 
 def events_of(body: bytes) -> list[dict[str, Any]]:
     """The events of a stream, but for the `[DONE]` at its end."""
-    found = []
+    events = []
     for block in body.decode().split("\n\n"):
         if block and block != "data: [DONE]":
             name, data = block.split("\n")
             value = json.loads(data.removeprefix("data: "))
             assert name == f"event: {value['type']}"
-            found.append(value)
-    return found
+            events.append(value)
+    return events
 
 
 class Stream:
@@ -181,17 +181,17 @@ class Served(Gateway):
 
 def patient(config: Config) -> Config:
     """The configuration with an hour for each timer that closes an upstream or a client, where the test sets none."""
-    limits = _for_an_hour(config.limits, "first_byte", "idle")
+    limits = _with_long_timers(config.limits, "first_byte", "idle")
     providers = {
-        name: replace(one, limits=one.limits and _for_an_hour(one.limits, "first_byte", "idle"))
+        name: replace(one, limits=one.limits and _with_long_timers(one.limits, "first_byte", "idle"))
         for name, one in config.providers.items()
     }
-    server = _for_an_hour(config.server, "request_seconds", "unread_seconds")
-    relay = _for_an_hour(config.relay, "lease_seconds")
+    server = _with_long_timers(config.server, "request_seconds", "unread_seconds")
+    relay = _with_long_timers(config.relay, "lease_seconds")
     return replace(config, limits=limits, providers=providers, server=server, relay=relay)
 
 
-def _for_an_hour(section: Section, *timers: str) -> Section:
+def _with_long_timers(section: Section, *timers: str) -> Section:
     usual = {field.name: field.default for field in msgspec.structs.fields(section)}
     unset = [timer for timer in timers if getattr(section, timer) == usual[timer]]
     return replace(section, **dict.fromkeys(unset, HOUR_SECONDS))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.server.access.keys import KeyHasher, new_key
-from pellucid.server.access.pepper import ensure_pepper
+from pellucid.server.access.keys import ensure_pepper
 from pellucid.server.access.policy import Policy, write_policy
 from pellucid.storage import StoredKey, open_store
 from tests.scripted import Call, Script, Upstream, delta

@@ -70,8 +70,8 @@ def mistakes(table: dict[str, Any], environ: dict[str, str] | None = None) -> li
         ),
         ({"providers": {"vllm": {**VLLM, "headers": {"a": 1}}}}, "providers.vllm.headers: expected `str`, got `int`"),
         ({"providers": {"vllm": {**VLLM, "models": ["a", 1]}}}, "providers.vllm.models[1]: expected `str`, got `int`"),
-        ({"providers": {"local": {**VLLM, "profile": "vllm"}}}, "providers.local: this name is reserved for the embedded model"),
-        ({"providers": {"a:b": {**VLLM, "profile": "vllm"}}}, "providers.a:b: a provider's name cannot contain a colon"),
+        ({"providers": {"local": {**VLLM, "profile": "vllm"}}}, "providers.local: this name is reserved"),
+        ({"providers": {"a:b": {**VLLM, "profile": "vllm"}}}, "providers.a:b: a provider's name cannot"),
         (
             {"providers": {"vllm": {**VLLM, "api_key_env": "MY_KEY"}}},
             "providers.vllm.api_key_env: the environment has no MY_KEY",

@@ -36,7 +36,7 @@ def test_every_route_is_described_and_nothing_else_is() -> None:
         assert isinstance(route, Route | WebSocketRoute)
         path = re.sub(r":\w+}", "}", route.path)
         if isinstance(route, Route):
-            served |= {(method, path) for method in vars(route.endpoint)["_doors"] if method != "HEAD"}
+            served |= {(method, path) for method in vars(route.endpoint)["_endpoints"] if method != "HEAD"}
         else:
             sockets.add(path)
     described = {(method.upper(), path) for path, row in DOC["paths"].items() for method in METHODS & row.keys()}

@@ -62,7 +62,7 @@ def told_without_content(caplog: pytest.LogCaptureFixture, where: str) -> None:
     ("where", "name", "place"),
     [
         (StreamDecoder, "feed_until_text", "models.model"),
-        (Fold, "delta", "runs.live_run"),
+        (Fold, "feed_delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
         (Template, "text_of", "models.model"),
         (StreamDecoder, "add_text", "models.model"),
@@ -102,7 +102,7 @@ def test_in_mid_stream(
     ("where", "name", "place"),
     [
         (StreamDecoder, "feed_until_text", "models.model"),
-        (Fold, "delta", "runs.live_run"),
+        (Fold, "feed_delta", "runs.live_run"),
         (Encoder, "feed", "asgi.streaming"),
         (import_module("pellucid.server.openresponses.routes"), "parse_request", "server.openresponses"),
     ],

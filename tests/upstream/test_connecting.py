@@ -21,8 +21,7 @@ from msgspec.structs import replace
 from pellucid.errors import ModelError
 from pellucid.upstream import UpstreamClient
 from pellucid.upstream.connection import KEEP_ALIVE_SECONDS
-from pellucid.upstream.connector import Resolver
-from pellucid.upstream.pool import Pool
+from pellucid.upstream.connector import Pool, Resolver
 from pellucid.upstream.request import Endpoint
 from tests.upstream.conftest import LIMITS
 from tests.upstream.raw_server import CHUNKED, OK, RawServer, Received, chunk
@@ -330,7 +329,7 @@ async def test_a_connection_is_kept_as_long_as_the_server_says(
     now = loop.time()
     ahead = [0.0]
     monkeypatch.setattr("pellucid.upstream.connection.monotonic", lambda: now + ahead[0])
-    monkeypatch.setattr("pellucid.upstream.pool.monotonic", lambda: now + ahead[0])
+    monkeypatch.setattr("pellucid.upstream.connector.monotonic", lambda: now + ahead[0])
     endpoint = Endpoint("127.0.0.1", server.port, False)
     pool = Pool()
     await served(pool, server, OK.replace(b"OK\r\n", b"OK\r\n" + header))
@@ -347,7 +346,7 @@ async def test_a_connection_is_kept_as_long_as_the_server_says(
 async def test_what_is_old_is_closed_though_nobody_asks_for_it(
     server: RawServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pellucid.upstream.pool._SWEEP_SECONDS", 0.01)
+    monkeypatch.setattr("pellucid.upstream.connector._SWEEP_SECONDS", 0.01)
     monkeypatch.setattr("pellucid.upstream.connection.KEEP_ALIVE_SECONDS", 0.03)
     pool = Pool()
     await served(pool, server, OK)

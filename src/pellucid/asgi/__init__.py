@@ -1,4 +1,4 @@
-"""Runs over HTTP, in whatever protocol: what a server and an agent's own application have in common."""
+"""Runs over HTTP in any client protocol: the code that the server and an agent's ASGI application share."""
 
 from ..protocols import Encoder
 from .http import ClientGone, Message, Receive, Scope, Send

@@ -1,21 +1,21 @@
-"""An agent of yours as an application that AG-UI's clients talk to (see `pellucid.agui`).
+"""An ASGI application that serves an agent to AG-UI clients (see `pellucid.agui`).
 
-A client sends the whole conversation each time, and gets one run: nothing is kept here, and whoever leaves ends it.
+A client sends the whole conversation with each request and gets one run. Nothing is stored. A client that disconnects
+ends its run.
 
-* Its own tools are offered to the agent; a call of one ends the run, and its result comes with the next.
-* Its state is what the agent's functions find in `ctx.deps.state`; what they `ctx.emit` leaves while they work.
-* What waits for somebody (`ApprovalRequired`, `CallDeferred`) is an interrupt, and `resume` goes on from there.
-* What is sealed of an answer comes back with the conversation, bound to its thread and its message; anything else in
-  its place is refused.
-* What breaks in an agent is RUN_ERROR, without a word of its text, which is logged by its place alone.
+* The client's tools are offered to the agent. A call of one ends the run; its result comes with the next run.
+* The client's state is `ctx.deps.state` for the agent's functions. What they pass to `ctx.emit` is sent while they run.
+* A call that waits (`ApprovalRequired`, `CallDeferred`) is an interrupt, and `resume` continues from it.
+* Sealed tokens of an answer come back with the conversation. Each is bound to its thread and its message; any other
+  value is refused.
+* An exception in an agent is RUN_ERROR without its text. The log has its location, without its text.
 
-A web page of another origin is kept out by its visitor's browser, which asks before it posts JSON for such a page, and
-is given no leave here; `starlette.middleware.cors` gives it, where that is wanted.
+Browsers ask for permission before a page of another origin may post JSON, and this application does not give it. Use
+`starlette.middleware.cors` to allow other origins.
 
-Whether each answer of a run's input has an interrupt, and each interrupt its answer.
-
-Nothing is kept of the run before, so what waits is what the conversation ends with: calls without a result. Each takes
-one answer: by its own id, or, unless its tool is the client's, by that of the interrupt which asks leave for it.
+`check_resume` matches the answers of an input with the interrupts of the run before. Nothing of that run is stored, so
+the waiting calls are those without a result at the end of the conversation. Each takes one answer: by the id of the
+call, or, unless its tool is the client's, by the id of the interrupt that asks for approval.
 """
 
 from __future__ import annotations
@@ -50,9 +50,14 @@ _OWN_INTERRUPTS_HINT = "; an agent with interrupts of its own takes their answer
 
 
 def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
-    """Raises `RequestError`, with the place.
+    """Check that each answer has an interrupt, and each waiting call one answer.
 
-    `understood`: whether the agent sees answers to interrupts of its own, which no call shows.
+    Args:
+        request: The request.
+        has_own_interrupts: Whether the agent handles answers to interrupts of its own, which belong to no call.
+
+    Raises:
+        RequestError: an answer or a call does not match; `param` is the path.
     """
     if not request.resume:
         return
@@ -84,11 +89,11 @@ def check_resume(request: Request, *, has_own_interrupts: bool) -> None:
 
 DIALECT_HEADER = "ag-ui-dialect"
 _TENANT = "agent"
-"""For whom this seals: whoever can ask the agent; each value is bound to its thread besides."""
+"""The owner of all sealed tokens: all clients of the agent. Each token is also bound to its thread."""
 
 
 class AGUIApp:
-    """The ASGI application. See `pellucid.agui` for what it takes."""
+    """The ASGI application. `pellucid.agui` documents the arguments."""
 
     def __init__(
         self,
@@ -185,7 +190,7 @@ class AGUIApp:
 
 
 class _Exchange:
-    """One request and its answer (see `serving.Answering`)."""
+    """One request and its response (see `streaming.Answering`)."""
 
     def __init__(self, scope: http.Scope, receive: http.Receive, send: http.Send) -> None:
         self.scope = scope
@@ -194,11 +199,11 @@ class _Exchange:
         self.viewer = Viewer("hidden")
         self.response_started = False
         self.warnings: list[str] = []
-        """What was asked for and could not be done."""
+        """What was requested but is not supported."""
 
     @property
     def path(self) -> str:
-        """Within this application, wherever it is mounted."""
+        """The path within this application, without the path at which it is mounted."""
         path: str = self.scope["path"]
         return path.removeprefix(self.scope.get("root_path", ""))
 
@@ -210,7 +215,7 @@ class _Exchange:
         return dict(parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True))
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
-        """No server is known here that calls back."""
+        """Return False: no server calls back here; a disconnect comes from `receive`."""
         return False
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
@@ -232,8 +237,11 @@ _METHOD_NOT_ALLOWED = agui.error_body(
 
 
 def _approvals(resume: Sequence[ResumeEntry]) -> dict[str, ToolApproved | ToolDenied]:
-    """The answers to requests for approval, by the call's id; other entries are for their agent to understand. Raises
-    `RequestError` naming the place."""
+    """Return the answers to requests for approval, by the id of the call. Other entries are for the agent.
+
+    Raises:
+        RequestError: an answer is invalid; `param` is its path.
+    """
     approvals: dict[str, ToolApproved | ToolDenied] = {}
     for index, entry in enumerate(resume):
         if (call := approval_call_id(entry.interrupt_id)) is not None:
@@ -251,23 +259,26 @@ def _load_keys(keys: Keys | str | Path | None) -> Keys | Callable[[], Keys]:
 
 
 def _open_history(request: Request, open_token: Callable[[str], Sealed]) -> AttachedHistory:
-    """The conversation, what came back sealed in its place, and what to tell about it. Raises `SealError`, with the
-    place of what is wrong."""
+    """Return the conversation with its sealed tokens opened, and what to warn about.
+
+    Raises:
+        SealError: a token is not valid; `param` is its path.
+    """
     messages = request.messages()
-    # No wrong value is let pass, also where it goes to no model.
+    # Tokens that are sent to no model are opened, too, so that an invalid token is always an error.
     unused = [ModelResponse([part]) for part in request.unused_seals(messages)]
     attached = attach([*messages, *unused], make_opener(open_token, request.token_path, is_bound_to_carrier))
     return attached._replace(messages=attached.messages[: len(messages)])
 
 
 def is_bound_to_carrier(part: SealedPart, sealed: Sealed) -> bool:
-    """Whether it was sealed for the message or the call on which it came back."""
+    """Return whether a token was sealed for the message or the call on which it came back."""
     call_ids = [inner.tool_call_id for inner in sealed.parts if isinstance(inner, ToolCallPart)]
     return part.item_id is not None and is_carrier_of(part.item_id, sealed.item_id, call_ids)
 
 
 async def _run_lifespan(receive: http.Receive, send: http.Send) -> None:
-    """The application begins, and ends."""
+    """Handle the lifespan events: close the shared connection pool at shutdown."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.shutdown":

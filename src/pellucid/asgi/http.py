@@ -1,7 +1,7 @@
-"""The few pieces of HTTP that a streaming endpoint needs, straight on ASGI.
+"""HTTP on ASGI for streaming endpoints: headers, bodies, and disconnects.
 
-Streams do not go through a framework's response object: one read of the upstream is one `send`, and the only other
-thing that can happen is that the client leaves.
+Streams do not use a framework's response object: one read of the upstream is one `send`, and a disconnect of the client
+is the only other event.
 """
 
 from __future__ import annotations
@@ -25,30 +25,43 @@ PLAIN_TEXT = "text/plain; charset=utf-8"
 
 _STREAM_HEADERS = [
     (b"cache-control", b"no-cache"),
-    # nginx and its like would collect the stream into lumps.
+    # Reverse proxies such as nginx would buffer the stream.
     (b"x-accel-buffering", b"no"),
 ]
 
 
 class ClientGone(Exception):
-    """The client left before its request was whole."""
+    """The client disconnected before its request or its response was complete."""
 
 
 def header(scope: Scope, name: str) -> str | None:
-    """The request's header of this name, in lower case; the last one, where there are several."""
+    """Return the value of a request header; the last one if there are several, None if there is none.
+
+    Args:
+        scope: The ASGI scope.
+        name: The name of the header, in lower case.
+    """
     lower_name = name.encode()
     values = [value for key, value in scope["headers"] if key == lower_name]
     return values[-1].decode("latin-1").strip() if values else None
 
 
 async def read_body(scope: Scope, receive: Receive, max_bytes: int, timeout_seconds: float) -> bytes:
-    """The request's body, for each piece of which the client has `patience` seconds.
+    """Read the body of a request.
 
-    Raises `RequestError` when it is larger than `limit` or does not come, `ClientGone` when it breaks off.
+    Args:
+        scope: The ASGI scope.
+        receive: ASGI's `receive`.
+        max_bytes: The largest size of the body.
+        timeout_seconds: The longest wait for each piece of the body.
+
+    Raises:
+        RequestError: the body is too large, or its next piece did not come in time.
+        ClientGone: the client disconnected before the end of the body.
     """
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit() and int(value) > max_bytes:
-            raise _too_large(max_bytes)  # before it is sent, if the client asks first
+            raise _too_large(max_bytes)  # Before the body is sent, if the client waits for `100 Continue`.
     pieces: list[bytes] = []
     size = 0
     while True:
@@ -101,16 +114,16 @@ async def send_body(
 
 
 WARNING_HEADER = b"pellucid-warning"
-"""The header that says what was asked for and could not be done, where that is no reason to refuse."""
+"""The response header for what was requested but is not supported, and is no reason for an error."""
 
 CLOSE_HEADER = (b"connection", b"close")
-"""For an answer to a request whose body will not be read."""
+"""The header of a response to a request whose body will not be read."""
 
 
 def retry_after_headers(error: ErrorInfo) -> list[tuple[bytes, bytes]]:
-    """The header that repeats what the provider said about trying again."""
+    """Return the header `Retry-After` with the time that the provider gave, if any."""
     seconds = error.retry_after
-    # The header holds whole seconds.
+    # The header has whole seconds.
     return [] if seconds is None else [(b"retry-after", str(math.ceil(min(seconds, 1e9))).encode())]
 
 
@@ -122,37 +135,48 @@ async def start_stream(
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[bytes, bytes]]:
-    """What could not be done and is no reason to refuse, as headers."""
+    """Return the warnings as response headers."""
     return [
         (WARNING_HEADER, " ".join(text.split()).encode("ascii", "backslashreplace")) for text in dict.fromkeys(warnings)
     ]
 
 
 def body_message(data: bytes, *, last: bool = False) -> Message:
-    """A piece of the body, as ASGI's `send` takes it."""
+    """Return the ASGI message for a piece of the body.
+
+    Args:
+        data: The bytes.
+        last: Whether the body ends with them.
+    """
     return {"type": "http.response.body", "body": data, "more_body": not last}
 
 
 class Connected(Protocol):
-    """A request whose client is connected."""
+    """A request whose client may disconnect."""
 
     receive: Receive
 
     def on_disconnect(self, callback: Callable[[], None] | None) -> bool:
-        """Call `callback` when the client disconnects; None: no longer. False if this server says so by `receive`
-        alone."""
+        """Set the callback for a disconnect of the client.
+
+        Args:
+            callback: The callback; None removes it.
+
+        Returns:
+            False if this server reports a disconnect through `receive` only.
+        """
         ...
 
 
 class Client:
-    """The client of a request, while it is served: the task that serves it is cancelled when the client disconnects.
+    """Cancels the task that serves a request when the client disconnects.
 
         async with Client(exchange) as client:
             ...                          # cancelled here, wherever the task waits
-        client.gone                      # whether it was
+        client.has_left                  # whether the client disconnected
 
-    A client that reads nothing is disconnected by its connection. Where only `receive` tells of a disconnect, a task
-    waits for it. It tells of one also when the response is complete; the watch is over by then, for nothing is awaited
+    The connection disconnects a client that reads nothing. Where only `receive` reports a disconnect, a task waits for
+    it. `receive` reports one also after a complete response, but that task has ended by then: nothing is awaited
     between the last `send` and the end of the block.
     """
 
@@ -179,7 +203,7 @@ class Client:
             self._exchange.on_disconnect(None)
         if not self.has_left:
             return False
-        # The cancellation was ours and ends here; one from outside (a shutdown) goes on.
+        # The cancellation of this object ends here. One from outside (a shutdown) continues.
         return task.uncancel() == 0 and kind is asyncio.CancelledError
 
     def _on_disconnect(self) -> None:

@@ -1,7 +1,7 @@
-"""Any run, to any client, in any protocol: one read of the run is one write to the client.
+"""Stream a run to a client: one batch of the run is one write.
 
-What differs between protocols is in the encoder; between live, stored and replayed runs, in the source; between
-readers, in the redactor; between servers, in the writer. Nothing here knows which it has.
+The code is the same for all protocols (their encoders differ), for live, stored and replayed runs (their sources
+differ), for all viewers (their redactors differ), and for all servers (their writers differ).
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ FAULT = ErrorInfo("server_error", "the gateway failed; the operator's log says w
 STOPPING = ErrorInfo("unavailable", "the gateway is stopping; ask again in a moment", code="stopping", retry_after=1.0)
 
 MAX_BUFFERED = 64 * 1024
-"""Bytes that wait for a client before the run is paused, where another server's `send` is used."""
+"""Bytes that may wait for a client until the run is paused, where ASGI's `send` is used."""
 
 
 class Redactor(Protocol):
-    """What one reader may see of a run (see `view.Redactor`)."""
+    """Removes what a viewer may not see from events (see `view.Redactor`)."""
 
     @property
     def wants_deltas(self) -> bool:
-        """Whether `feed` is called for a batch that is one `PartDeltaEvent`, as nearly all are. It may be another
-        after each call."""
+        """Whether `feed` must be called for a batch that is one `PartDeltaEvent`, as nearly all batches are.
+
+        The value can change with each call of `feed`.
+        """
         ...
 
     def feed(self, events: list[Event], /) -> list[Event]: ...
@@ -41,34 +43,34 @@ class BodyWriter(Protocol):
     """Writes the body of one streamed response."""
 
     def start(self, source: RunSource) -> None:
-        """Pause and resume `source` from now on, as the client reads."""
+        """Start to pause and resume `source` as the client reads."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Write now, or as soon as the client takes it. Never waits; after a disconnect it does nothing."""
+        """Write now, or as soon as the client reads. It never waits; after a disconnect it does nothing."""
         ...
 
     async def end(self, data: bytes) -> None:
-        """Write the last data and the end of the body, in one write."""
+        """Write the last data and the end of the body in one write."""
         ...
 
     def close(self) -> None:
-        """The response is over, however it ended: nothing is written any more, and the source left alone."""
+        """Release the writer at the end of the response: nothing is written any more, and the source is not paused."""
         ...
 
 
 class Answering(http.Connected, Protocol):
-    """A request that is being answered."""
+    """A request whose response can be streamed."""
 
     send: http.Send
 
     async def stream(self, content_type: str = http.EVENT_STREAM) -> BodyWriter:
-        """Begin to answer with a stream."""
+        """Send the head of a streamed response, and return the writer of its body."""
         ...
 
 
 class ASGIWriter:
-    """Writes with ASGI's `send`, whatever server or middleware it is, from a task of its own."""
+    """Writes with ASGI's `send` from a task of its own, for any server or middleware."""
 
     def __init__(self, send: http.Send) -> None:
         self._send = send
@@ -78,7 +80,7 @@ class ASGIWriter:
         self._data_ready = asyncio.Event()
         self._is_ending = False
         self._failure: Exception | None = None
-        """What `send` raised."""
+        """The exception that `send` raised."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, source: RunSource) -> None:
@@ -117,19 +119,19 @@ class ASGIWriter:
             pieces, self._pieces, self._buffered_bytes = self._pieces, [], 0
             await self._send_piece(pieces)
             if self._source is not None:
-                self._source.resume()  # also after a failure, which is raised where the next data is written
+                self._source.resume()  # Also after a failure, which the next `write` raises.
 
     async def _send_piece(self, pieces: list[bytes], *, last: bool = False) -> None:
         try:
             await self._send(http.body_message(b"".join(pieces), last=last))
         except OSError:
-            self._failure = http.ClientGone()  # this is how servers say so
+            self._failure = http.ClientGone()  # Servers report a disconnect as an OSError.
         except Exception as error:
             self._failure = error
 
 
 class _NullWriter:
-    """For a response that is not streamed."""
+    """Writes nothing: for a response that is not streamed."""
 
     def start(self, source: RunSource) -> None:
         pass
@@ -145,7 +147,7 @@ class _NullWriter:
 
 
 class EncodedStream:
-    """Redacts and encodes a run's batches for one reader, and writes them."""
+    """Redacts and encodes the batches of a run for one viewer, and writes them."""
 
     def __init__(
         self,
@@ -156,7 +158,16 @@ class EncodedStream:
         *,
         interrupted_end: bytes | None = None,
     ) -> None:
-        """`broken_off`: what to end with where only the delivery ended, if not with the run's end as failed."""
+        """Create the stream.
+
+        Args:
+            source: The run.
+            redactor: The redactor of the viewer.
+            encoder: The encoder of the client protocol.
+            writer: The writer of the response's body.
+            interrupted_end: The bytes to end with if only the delivery was interrupted; None to end with the run's end
+                as failed.
+        """
         self._source = source
         self._redactor = redactor
         self._redacts_deltas = redactor.wants_deltas
@@ -165,10 +176,10 @@ class EncodedStream:
         self._writer = writer
         self._interrupted_end = interrupted_end
         self.end_data = b""
-        """What the end of the run became: the end of the body goes with it."""
+        """The encoded end of the run, which is written together with the end of the body."""
 
     async def run(self, client: http.Client) -> None:
-        """Write the run, from its beginning to its end."""
+        """Write the run from its beginning to its end. A shutdown or a fault ends it as failed."""
         try:
             await self.deliver()
         except asyncio.CancelledError:
@@ -184,23 +195,23 @@ class EncodedStream:
             await self._writer.end(self.end_data)
 
     async def deliver(self) -> None:
-        """Write the run, but not its end."""
+        """Write the run without its end, which is in `end_data` afterwards."""
         self._writer.start(self._source)
         self._start()
         await self._source.deliver(self._receive, self)
 
     def _start(self) -> None:
-        # A function of its own: nothing keeps the bytes while the run is delivered.
+        # A function of its own, so that no local variable holds the bytes while the run is delivered.
         if opening := self._encoder.start(queued=self._source.queued):
             self._write(opening)
 
     def open_text(self, like: PartDeltaEvent) -> TextWriter | None:
-        """See `TextSink`."""
+        """Return a writer for deltas like this one that needs no events, or None (see `TextSink`)."""
         encode = None if self._redacts_deltas else self._encoder.text_encoder()
         return None if encode is None else TextWriter(encode, self._write, self._write_all)
 
     def _write_all(self, pieces: list[bytes]) -> None:
-        """One read of the upstream, one write."""
+        """Write the pieces of one read of the upstream in one write."""
         self._write(b"".join(pieces))
 
     def _receive(self, batch: Batch) -> None:
@@ -219,13 +230,13 @@ class EncodedStream:
         return self._encoder.feed(events, now)
 
     async def stop(self, error: ErrorInfo) -> None:
-        """Stop the run, and end the stream in its middle, with everything closed that can still be closed."""
+        """Stop the run and end the stream before its time, with everything closed that can be closed."""
         is_over = self._source.ended is not None
         end = RunEndEvent("failed", error=error)
         try:
-            # The end of a run that is over did not reach the client.
+            # If the run is over, its end did not reach the client.
             await self._source.stop(error)
-            # The end may have been encoded in the very step in which the server stopped.
+            # The end may have been encoded in the step of the event loop in which the server stopped.
             last = self.end_data or (self._encode_end(self._redactor.feed([end]), clock_ms()) if is_over else b"")
         except Exception as fault:
             log.error("a stream could not be closed in form: %s", error_location(fault))
@@ -242,9 +253,18 @@ async def serve_stream(
     *,
     interrupted_end: bytes | None = None,
 ) -> None:
-    """Open the run and stream it. What is wrong before its first event is raised; after that it is an event.
+    """Open a run and stream it. A disconnect of the client stops the run.
 
-    A client that disconnects stops the run. `broken_off`: see `EncodedStream`.
+    Args:
+        exchange: The request.
+        source: The run.
+        redactor: The redactor of the viewer.
+        encoder: The encoder of the client protocol.
+        content_type: The media type of the response.
+        interrupted_end: See `EncodedStream`.
+
+    Raises:
+        PellucidError: the run failed before its first event. Later errors are events of the stream.
     """
     async with http.Client(exchange) as client:
         await open_source(source, client)
@@ -261,19 +281,28 @@ async def serve_stream(
 async def serve_response(
     exchange: Answering, source: RunSource, redactor: Redactor, encoder: Encoder
 ) -> ErrorInfo | None:
-    """Open the run and read it to its end, into the encoder; the error it ended with. What is wrong before its first
-    event is raised.
+    """Open a run and read it to its end, into the encoder.
 
-    Raises `http.ClientGone` when the client disconnected meanwhile.
+    Returns:
+        The error that the run ended with, if any.
+
+    Raises:
+        PellucidError: the run failed before its first event.
+        http.ClientGone: the client disconnected.
     """
     ended = await read_to_end(exchange, source, EncodedStream(source, redactor, encoder, _NullWriter()).deliver)
     return ended.error
 
 
 async def read_to_end(exchange: Answering, source: RunSource, deliver: Callable[[], Awaitable[None]]) -> RunEndEvent:
-    """Open the run and let `deliver` read it, while the client waits; how it ended.
+    """Open a run and let `deliver` read it to its end while the client waits.
 
-    Raises `http.ClientGone` when the client disconnected meanwhile, `PellucidError` when the gateway stops.
+    Returns:
+        The end of the run.
+
+    Raises:
+        http.ClientGone: the client disconnected.
+        PellucidError: the run failed before its first event, or the gateway stops.
     """
     async with http.Client(exchange) as client:
         await open_source(source, client)
@@ -291,7 +320,11 @@ async def read_to_end(exchange: Answering, source: RunSource, deliver: Callable[
 
 
 async def open_source(source: RunSource, client: http.Client) -> None:
-    """Open it; a shutdown meanwhile is an error like others."""
+    """Open a run.
+
+    Raises:
+        PellucidError: the run failed before its first event, or the gateway stops.
+    """
     try:
         await source.open()
     except asyncio.CancelledError:
@@ -301,7 +334,7 @@ async def open_source(source: RunSource, client: http.Client) -> None:
 
 
 async def stop_source(source: RunSource) -> None:
-    """Whatever ended it (the client, a shutdown, a fault of ours): the upstream is not left working."""
+    """Stop a run that has not ended, so that the upstream does not continue after the delivery ended."""
     if source.ended is None:
         try:
             await source.stop()
@@ -312,5 +345,5 @@ async def stop_source(source: RunSource) -> None:
 
 
 def is_client_error(error: Exception) -> bool:
-    """Whether the message of an error is meant for the client."""
+    """Return whether the message of an error is for the client."""
     return isinstance(error, PellucidError) and not isinstance(error, IllegalEvent)

@@ -13,8 +13,7 @@ from rich.table import Table
 
 from ..errors import RequestError
 from ..server.access.config import OWNER_RULE, is_owner_name
-from ..server.access.keys import KeyHasher, new_key
-from ..server.access.pepper import ensure_pepper
+from ..server.access.keys import KeyHasher, ensure_pepper, new_key
 from ..server.access.policy import Policy, read_policy, write_policy
 from ..storage import Store, StoredKey
 from ..view import VIEWS, View

@@ -1,1 +1,1 @@
-"""Other libraries' words for the same things. Each room here needs the library it speaks for, and nothing needs it."""
+"""Interoperation with other libraries. Each package needs its library, and no other package imports it."""

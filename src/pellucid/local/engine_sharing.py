@@ -19,8 +19,7 @@ from typing import TypeAlias
 import msgspec
 
 from .model_index import EngineError, Model
-from .readiness import Readiness, State
-from .supervisor import Engine
+from .supervisor import Engine, Readiness, State
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""Supervises the engine process: starts it, restarts it when it dies, stops it. Also the queue for its slots.
+"""Supervises the engine process: starts it, restarts it when it dies, stops it; its state, and the queue for its slots.
 
 * `start` returns at once; `wait_ready` waits. Nothing here blocks the event loop.
 * A process that was ready and died is restarted after a pause, which doubles each time. It gets a new port each time,
@@ -21,13 +21,64 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from .engine import EngineFailed, EngineReady, EngineSpec
 from .fetch import cache_directory
 from .model_index import EngineError, Model, QueueFull, default_threads, read_data
-from .readiness import Readiness, State
+
+State = Literal["stopped", "starting", "ready", "restarting", "failed"]
+
+
+class Readiness:
+    """The state of an engine.
+
+    Args:
+        location_hint: Appended to the message of a timeout. It states where to look for the cause.
+    """
+
+    def __init__(self, location_hint: str = "") -> None:
+        self.state: State = "stopped"
+        self.error: EngineError | None = None
+        """Why the engine failed, or why it is being restarted."""
+        self._location_hint = location_hint
+        self._changed = asyncio.Event()
+
+    def set_state(self, state: State) -> None:
+        """Set the state, and wake everything that waits for a change."""
+        self.state = state
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def wait_changed(self) -> None:
+        """Wait until the state is set again."""
+        await self._changed.wait()
+
+    async def wait_ready(self, timeout_seconds: float | None) -> None:
+        """Wait until the engine is ready.
+
+        Args:
+            timeout_seconds: The longest wait. None: no limit.
+
+        Raises:
+            EngineError: It failed, is stopped, or was not ready in time.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while self.state != "ready":
+                    if self.state == "failed" and self.error:
+                        raise self.error
+                    if self.state == "stopped":
+                        raise EngineError("the embedded engine is not started", "stopped")
+                    await self._changed.wait()
+        except TimeoutError:
+            raise EngineError(
+                f"the embedded engine was not ready after {timeout_seconds} seconds "
+                f"(state: {self.state}{self._location_hint})",
+                "timeout",
+            ) from self.error
 
 
 class EngineQueue:

@@ -1,6 +1,8 @@
 """The relay of a single process. Everything is in memory, and lost when the process ends.
 
 Objects are deleted when they expire. There is no timer: each call first deletes the objects that have expired.
+
+Limits are token buckets (`scripts` has the same algorithm for Redis). A counter is stored as a level and the time of that level. It refills by `limit / window` a second, up to `limit`.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from math import inf
+from typing import TypeAlias
 
 from ..errors import PellucidError
-from . import token_bucket
 from .follower import Follower
 from .relay import (
     LOG_LIFE_SECONDS,
@@ -26,6 +28,57 @@ from .relay import (
     LogEntry,
     LogLost,
 )
+
+Bucket: TypeAlias = dict[str, tuple[float, float]]
+"""Maps the name of a counter to its level and the time of that level."""
+
+ROUNDING_TOLERANCE = 1e-9
+"""Tolerance for floating-point rounding, as a fraction of the limit."""
+
+
+def take(
+    bucket: Bucket,
+    amounts: Mapping[str, float],
+    limits: Mapping[str, float],
+    window_seconds: float,
+    now: float,
+    *,
+    is_forced: bool,
+) -> tuple[LimitResult, float]:
+    """Take amounts from the counters of a bucket, if every counter allows it.
+
+    Args:
+        bucket: The counters. They are updated.
+        amounts: Amount by counter; 0 for a counter that is not in it.
+        limits: Limit by counter.
+        window_seconds: The time in which an empty counter refills completely.
+        now: The current time, in seconds.
+        is_forced: Take the amounts even if a counter does not allow it. Its level is then below zero.
+
+    Returns:
+        The result, and the time at which every counter will be full again, so that the bucket can be deleted.
+    """
+    levels: dict[str, float] = {}
+    longest_wait, limiting_counter = 0.0, None
+    for name, limit in limits.items():
+        level, updated_at = bucket.get(name, (float(limit), now))
+        level = min(float(limit), level + max(0.0, now - updated_at) * limit / window_seconds)
+        amount = amounts.get(name, 0.0)
+        if level + limit * ROUNDING_TOLERANCE < amount:
+            wait = inf if amount > limit or limit <= 0 else (amount - level) * window_seconds / limit
+            if wait > longest_wait:
+                longest_wait, limiting_counter = wait, name
+        levels[name] = level
+    allowed = is_forced or limiting_counter is None
+    full_at = now
+    for name, limit in limits.items():
+        if allowed:
+            levels[name] -= amounts.get(name, 0.0)
+        bucket[name] = (levels[name], now)
+        full_at = max(full_at, now + ((limit - levels[name]) * window_seconds / limit if limit > 0 else 0.0))
+    return LimitResult(
+        allowed, 0.0 if allowed else longest_wait, None if allowed else limiting_counter, levels
+    ), full_at
 
 
 class _Expiring:
@@ -123,7 +176,7 @@ class _Bucket(_Expiring):
     """The counters of a bucket."""
 
     def __init__(self) -> None:
-        self.counters: token_bucket.Bucket = {}
+        self.counters: Bucket = {}
 
 
 class _TimedMembers(_Expiring):
@@ -371,7 +424,7 @@ class MemoryRelay:
     ) -> LimitResult:
         now = self._expire_due()
         bucket = self._buckets.get(name) or self._buckets.setdefault(name, _Bucket())
-        verdict, full_at = token_bucket.take(bucket.counters, amounts, limits, window_seconds, now, is_forced=is_forced)
+        verdict, full_at = take(bucket.counters, amounts, limits, window_seconds, now, is_forced=is_forced)
         self._set_expiry("_buckets", name, bucket, max(full_at, bucket.expires_at))
         return verdict
 

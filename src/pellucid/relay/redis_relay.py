@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..errors import PellucidError
 from . import scripts
 from .follower import Follower
+from .memory import ROUNDING_TOLERANCE
 from .redis_connection import Argument, PipelinedConnection, RedisAddress, Reply
 from .redis_streams import Streams
 from .relay import (
@@ -29,7 +30,6 @@ from .relay import (
     LogLost,
     RelayError,
 )
-from .token_bucket import ROUNDING_TOLERANCE
 
 _LOG_LIFE_SECONDS, _TOMBSTONE_SECONDS = int(LOG_LIFE_SECONDS), int(TOMBSTONE_SECONDS)
 

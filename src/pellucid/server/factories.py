@@ -24,8 +24,8 @@ from ..storage import check_store_url
 from ..tools import AnyTool, load_tools
 from ..tools.mcp import MCPServer
 from ..upstream import UpstreamClient
-from .access.jwks import check_jwks_file
-from .access.pepper import check_pepper
+from .access.jwt import check_jwks_file
+from .access.keys import check_pepper
 from .catalog import Catalog
 from .config import Config, MCPConfig
 from .observability import create_tracer_provider, shut_down_tracer_provider

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..errors import ErrorInfo, ModelError
 from .connection import Connection
-from .connector import ConnectError, Lookup
+from .connector import ConnectError, Lookup, Pool
 from .errors import (
     DisconnectError,
     InvalidResponse,
@@ -33,7 +33,6 @@ from .errors import (
     unreachable_error,
 )
 from .limits import Limits
-from .pool import Pool
 from .request import Endpoint, encode_head, parse_url, wants_close
 from .response import UpstreamResponse
 

@@ -1,4 +1,4 @@
-"""Opens connections: resolves the host name, tries its addresses, negotiates TLS.
+"""Opens connections (resolves the host name, tries its addresses, negotiates TLS), and keeps idle ones in a pool.
 
 * The addresses of a name are tried in turn, with the address families interleaved. If an address does not answer within
   a quarter of a second, the next one is tried in parallel (RFC 8305). An address where TLS fails is skipped like one
@@ -7,6 +7,10 @@
   changes each time, so requests are spread over the addresses of a name.
 * TLS certificates are verified against the system's roots or the operator's (`SSL_CERT_FILE`, `SSL_CERT_DIR`), and
   against the host name. The only protocol offered is `http/1.1` (ALPN, RFC 7301).
+
+The pool of a client: an idle connection can be reused for up to 60 seconds, or for the time that the server states (`Keep-Alive: timeout`).
+A connection that the server closes is removed at once. The connection that was released last is reused first, so
+surplus connections expire. A timer closes expired connections every ten seconds.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
+from time import monotonic
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
@@ -157,3 +162,87 @@ def _tls_context() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
+
+
+_SWEEP_SECONDS = 10.0
+
+
+class Pool:
+    """All connections of one client: idle ones, and those that carry a request."""
+
+    def __init__(self, lookup: Lookup | None = None) -> None:
+        self._connector = Connector(lookup)
+        self._connections: set[Connection] = set()
+        self._idle: dict[Endpoint, list[Connection]] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    @property
+    def idle_count(self) -> int:
+        return sum(len(idle) for idle in self._idle.values())
+
+    def acquire(self, endpoint: Endpoint) -> Connection | None:
+        """Return an idle connection to `endpoint`, or None if there is none that is likely to be open."""
+        idle = self._idle.get(endpoint)
+        if not idle:
+            return None
+        now = monotonic()
+        while idle:
+            connection = idle.pop()
+            if connection.is_idle and now < connection.usable_until:
+                return connection
+            connection.close()
+        return None
+
+    async def connect(self, endpoint: Endpoint) -> Connection:
+        """Open a new connection.
+
+        Raises:
+            ConnectError: No address accepted the connection.
+            RuntimeError: The pool was closed meanwhile.
+        """
+        connection = await self._connector.connect(endpoint, self._on_closed)
+        if self._is_closed:
+            connection.close()
+            raise RuntimeError("the client was closed meanwhile")
+        if not connection.is_closed:
+            self._connections.add(connection)
+        return connection
+
+    def release(self, connection: Connection) -> None:
+        """Return an idle connection to the pool."""
+        if connection not in self._connections:
+            connection.close()
+            return
+        self._idle.setdefault(connection.endpoint, []).append(connection)
+        if self._sweep_timer is None:
+            self._schedule_sweep(_SWEEP_SECONDS)
+
+    def close(self) -> None:
+        """Close every connection at once. Responses that are being read fail. Idempotent."""
+        self._is_closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+            self._sweep_timer = None
+        self._idle.clear()
+        for connection in list(self._connections):
+            connection.fail()
+
+    def _on_closed(self, connection: Connection) -> None:
+        """Remove a connection that has been closed."""
+        self._connections.discard(connection)
+        idle = self._idle.get(connection.endpoint)
+        if idle is not None and connection in idle:
+            idle.remove(connection)
+
+    def _schedule_sweep(self, seconds: float) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(seconds, self._close_expired)
+
+    def _close_expired(self) -> None:
+        self._sweep_timer = None
+        now = monotonic()
+        for connection in [one for idle in self._idle.values() for one in idle if now >= one.usable_until]:
+            connection.close()
+        self._idle = {endpoint: idle for endpoint, idle in self._idle.items() if idle}
+        if self._idle:
+            self._schedule_sweep(_SWEEP_SECONDS)

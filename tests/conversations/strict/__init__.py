@@ -11,10 +11,10 @@ from .core import (
     INTERLEAVED,
     Act,
     Block,
-    Found,
+    CanaryMatch,
     Refusal,
     Upstream,
-    canaries,
+    find_canaries,
 )
 from .server import SIDES, StrictServer
 
@@ -29,11 +29,11 @@ __all__ = [
     "SIDES",
     "Act",
     "Block",
-    "Found",
+    "CanaryMatch",
     "Refusal",
     "StrictServer",
     "Upstream",
-    "canaries",
+    "find_canaries",
     "chat",
     "claude",
     "google",

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, data, halves
+from .core import Block, Body, unnamed_events, halves
 from .typed import _delta, _Messages
 
 FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "reasoning_opaque", "reasoning_details")
@@ -19,7 +19,7 @@ class Chat(_Messages):
     interleaves = False
     one_thought = True
     field: ClassVar[str] = "reasoning_content"
-    takes: ClassVar[tuple[str, ...]] = ("reasoning_content",)
+    accepted_fields: ClassVar[tuple[str, ...]] = ("reasoning_content",)
     rules: ClassVar = {
         "field": "App. A: where this provider takes reasoning back; every other field is none of its own",
         "text": "App. A: what comes back is what was thought, of one answer, in order",
@@ -28,16 +28,16 @@ class Chat(_Messages):
     }
 
     def thinks(self, body: Body) -> bool:
-        asked = [body.get("thinking"), body.get("reasoning")]
+        settings = [body.get("thinking"), body.get("reasoning")]
         off = any(
-            isinstance(way, dict) and (way.get("type") == "disabled" or way.get("enabled") is False) for way in asked
+            isinstance(way, dict) and (way.get("type") == "disabled" or way.get("enabled") is False) for way in settings
         )
         effort = body.get("reasoning_effort") or (body.get("reasoning") or {}).get("effort")
         switches = body.get("chat_template_kwargs", {}).values()
         return not (off or effort == "none" or False in switches or body.get("enable_thinking") is False)
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
-        return ["text"] if self.takes and block.kind in ("think", "sealed") else []
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return ["text"] if self.accepted_fields and block.kind in ("think", "sealed") else []
 
     def check(self, body: Body) -> None:
         thinking = self.thinks(body)
@@ -45,16 +45,16 @@ class Chat(_Messages):
             if message["role"] != "assistant":
                 continue
             for name in FIELDS:
-                if name in message and name not in self.takes:
+                if name in message and name not in self.accepted_fields:
                     self.refuse("field", f"{name!r} is not supported")
             if not (message.get("content") or message.get("tool_calls") or any(message.get(f) for f in FIELDS)):
                 self.refuse("empty", f"{message}")
-            self.flattened(message.get("content") or "", "flattened")
-            self.reasoning(message, thinking)
-        self.paired(body["messages"])
+            self.refuse_reasoning_in_text(message.get("content") or "", "flattened")
+            self.check_reasoning(message, thinking)
+        self.check_tool_messages(body["messages"])
 
-    def reasoning(self, message: Body, thinking: bool) -> None:
-        for name in self.takes:
+    def check_reasoning(self, message: Body, thinking: bool) -> None:
+        for name in self.accepted_fields:
             text = message.get(name)
             if text is not None and text.strip() and text not in self.thoughts():
                 self.refuse("text", f"{text!r}")
@@ -63,16 +63,16 @@ class Chat(_Messages):
         """What each answer thought, as far as it came back whole."""
         return {
             "\n\n".join(texts)
-            for said in self.answers
-            if (texts := [block.text for block in said if block.kind in ("think", "sealed") and block.whole])
+            for answer in self.answers
+            if (texts := [block.text for block in answer if block.kind in ("think", "sealed") and block.whole])
         } | {block.text for block in self.blocks.values()}
 
     # --- answering ---------------------------------------------------------------------------------------------
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = [_delta(role="assistant", content="")]
         calls = 0
-        for block in said:
+        for block in answer:
             if block.kind == "call":
                 head, tail = halves(json.dumps(block.args))
                 function = {"name": block.name, "arguments": head}
@@ -83,14 +83,14 @@ class Chat(_Messages):
             elif block.kind == "text":
                 out += [_delta(content=piece) for piece in self.pieces(block)]
             else:
-                out += self.thought(block)
-        return data(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
+                out += self.thought_deltas(block)
+        return unnamed_events(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
 
     def pieces(self, block: Block) -> tuple[str, ...]:
         head, tail = halves(block.text)
         return (head, tail) if block.whole else (head,)
 
-    def thought(self, block: Block) -> list[Body]:
+    def thought_deltas(self, block: Block) -> list[Body]:
         return [_delta(**{self.field: piece}) for piece in self.pieces(block)]
 
 
@@ -98,17 +98,17 @@ class Silent(Chat):
     """OpenAI's own, and whoever else keeps nothing of it: no reasoning comes, none may go."""
 
     field = ""
-    takes = ()
+    accepted_fields = ()
     shows_thought = False
 
-    def thought(self, block: Block) -> list[Body]:
+    def thought_deltas(self, block: Block) -> list[Body]:
         return []
 
 
 class Forgetful(Chat):
     """Reasoning comes, and is not wanted back (Qwen)."""
 
-    takes = ()
+    accepted_fields = ()
 
 
 class DeepSeek(Chat):
@@ -117,15 +117,15 @@ class DeepSeek(Chat):
         "unasked": "10: with thinking disabled, it is omitted",
     }
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
-        return super().sends_back(block, thinking) if thinking else []
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().required_kinds(block, thinking) if thinking else []
 
-    def reasoning(self, message: Body, thinking: bool) -> None:
+    def check_reasoning(self, message: Body, thinking: bool) -> None:
         if thinking and message.get("reasoning_content") is None:
             self.refuse("missing", f"{message}")
         if not thinking and "reasoning_content" in message:
             self.refuse("unasked", f"{message}")
-        super().reasoning(message, thinking)
+        super().check_reasoning(message, thinking)
 
 
 class Kimi(Chat):
@@ -136,24 +136,24 @@ class Kimi(Chat):
     def call_id(self, number: int) -> str:
         return f"functions.look:{number}"
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
-        return super().sends_back(block, thinking) if thinking else []
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return super().required_kinds(block, thinking) if thinking else []
 
-    def reasoning(self, message: Body, thinking: bool) -> None:
+    def check_reasoning(self, message: Body, thinking: bool) -> None:
         if thinking and message.get("tool_calls") and not message.get("reasoning_content"):
             self.refuse("missing", f"{message}")
-        super().reasoning(message, thinking)
+        super().check_reasoning(message, thinking)
 
 
 class Reasoning(Chat):
     """Groq: the field is called `reasoning`."""
 
     field = "reasoning"
-    takes: ClassVar[tuple[str, ...]] = ("reasoning",)
+    accepted_fields: ClassVar[tuple[str, ...]] = ("reasoning",)
 
 
 class VLLM(Reasoning):
-    takes = ("reasoning", "reasoning_content")
+    accepted_fields = ("reasoning", "reasoning_content")
 
     def call_id(self, number: int) -> str:
         return f"chatcmpl-tool-{number:032x}"
@@ -161,23 +161,23 @@ class VLLM(Reasoning):
 
 class Copilot(Chat):
     field = "reasoning_text"
-    takes = ("reasoning_text", "reasoning_opaque")
+    accepted_fields = ("reasoning_text", "reasoning_opaque")
     rules: ClassVar = Chat.rules | {"signature": "25: reasoning_opaque is the signature that came with the text"}
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
-        return [*super().sends_back(block, thinking), *block.opaque]
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
+        return [*super().required_kinds(block, thinking), *block.opaque]
 
-    def reasoning(self, message: Body, thinking: bool) -> None:
+    def check_reasoning(self, message: Body, thinking: bool) -> None:
         text, opaque = message.get("reasoning_text"), message.get("reasoning_opaque")
         if text and text not in self.thoughts():
             self.refuse("text", f"{text!r}")
-        if opaque is not None and self.owner(opaque, "signature").text != text:
+        if opaque is not None and self.owner_of(opaque, "signature").text != text:
             self.refuse("signature", f"{message}")
 
-    def thought(self, block: Block) -> list[Body]:
+    def thought_deltas(self, block: Block) -> list[Body]:
         if not block.whole:
-            return super().thought(block)
-        return [*super().thought(block), _delta(reasoning_opaque=self.seal(block, "sig"))]
+            return super().thought_deltas(block)
+        return [*super().thought_deltas(block), _delta(reasoning_opaque=self.make_opaque(block, "sig"))]
 
 
 class OpenRouter(Chat):
@@ -185,42 +185,42 @@ class OpenRouter(Chat):
 
     one_thought = False
     field = "reasoning"
-    takes = ("reasoning", "reasoning_details")
+    accepted_fields = ("reasoning", "reasoning_details")
     rules: ClassVar = Chat.rules | {
         "signature": "15: Invalid 'signature' in 'thinking' block: entries come back merged, whole and signed",
         "encrypted": "15: a reasoning.encrypted entry comes back with its data, id and format",
         "twice": "0.1: reasoning and reasoning_details hold the same: one of them",
     }
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         if block.kind == "sealed":
             return block.opaque
         return ["text", *block.opaque] if block.kind == "think" else []
 
-    def reasoning(self, message: Body, thinking: bool) -> None:
+    def check_reasoning(self, message: Body, thinking: bool) -> None:
         details = message.get("reasoning_details")
         if details is not None and "reasoning" in message:
             self.refuse("twice", f"{message}")
         for entry in details or ():
             if entry["type"] == "reasoning.encrypted":
-                owner = self.owner(entry["data"], "encrypted")
+                owner = self.owner_of(entry["data"], "encrypted")
                 if owner.kind != "sealed" or entry.get("format") != "anthropic-claude-v1":
                     self.refuse("encrypted", f"{entry}")
-            elif self.owner(entry.get("signature"), "signature").text != entry["text"]:
+            elif self.owner_of(entry.get("signature"), "signature").text != entry["text"]:
                 self.refuse("signature", f"{entry}")
 
-    def thought(self, block: Block) -> list[Body]:
+    def thought_deltas(self, block: Block) -> list[Body]:
         index = [b.number for b in self.answers[block.answer]].index(block.number)
         about = {"format": "anthropic-claude-v1", "index": index}
         if block.kind == "sealed":
-            sealed = {"type": "reasoning.encrypted", "data": self.seal(block, "data"), "id": None}
+            sealed = {"type": "reasoning.encrypted", "data": self.make_opaque(block, "data"), "id": None}
             return [_delta(content="", reasoning_details=[sealed | about])]
         out = [
             _delta(content="", reasoning=text, reasoning_details=[{"type": "reasoning.text", "text": text} | about])
             for text in self.pieces(block)
         ]
         if block.whole:
-            signed = {"type": "reasoning.text", "signature": self.seal(block, "sig")} | about
+            signed = {"type": "reasoning.text", "signature": self.make_opaque(block, "sig")} | about
             out.append(_delta(content="", reasoning=None, reasoning_details=[signed]))
         return out
 
@@ -228,24 +228,24 @@ class OpenRouter(Chat):
 class MiniMax(Chat):
     """Reasoning comes in tags in the content, and goes back just so."""
 
-    takes = ()
+    accepted_fields = ()
     rules: ClassVar = {
         "field": Chat.rules["field"],
         "empty": Chat.rules["empty"],
         "verbatim": "23: <think>…</think> inside content must be sent back verbatim",
     }
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return ["text"] if block.kind in ("think", "sealed") else []
 
-    def flattened(self, text: str, rule: str) -> None:
-        for number, said in enumerate(self.answers):
-            if said and said[0].kind in ("think", "sealed") and said[0].text in text:
-                whole = "".join(f"<think>\n{b.text}\n</think>\n\n" for b in said if b.kind in ("think", "sealed"))
+    def refuse_reasoning_in_text(self, text: str, rule: str) -> None:
+        for number, answer in enumerate(self.answers):
+            if answer and answer[0].kind in ("think", "sealed") and answer[0].text in text:
+                whole = "".join(f"<think>\n{b.text}\n</think>\n\n" for b in answer if b.kind in ("think", "sealed"))
                 if not text.startswith(whole):
                     self.refuse("verbatim", f"answer {number} came back as {text!r}")
 
-    def thought(self, block: Block) -> list[Body]:
+    def thought_deltas(self, block: Block) -> list[Body]:
         head, *tail = self.pieces(block)
         closed = [_delta(content=f"{tail[0]}\n</think>\n\n")] if tail else []
         return [_delta(content=f"<think>\n{head}"), *closed]

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, NamedTuple
 
 from tests.event_stream_messages import eventstream_message
 
-from .core import Block, Body, Upstream, events, halves
+from .core import Block, Body, Upstream, named_events, halves
 
 
-class Said(NamedTuple):
+class MessageBlock(NamedTuple):
     """A block of a message, in neither's spelling."""
 
     kind: str
@@ -40,33 +40,33 @@ CLAUDE_RULES = {
 class _Claude(Upstream):
     manual: ClassVar[str] = ""
 
-    def claude(self, messages: list[tuple[str, list[Said]]], thinking: str | None) -> None:
+    def check_messages(self, messages: list[tuple[str, list[MessageBlock]]], thinking: str | None) -> None:
         roles = [role for role, _ in messages]
-        if roles != [("user", "assistant")[n % 2] for n in range(len(roles))] or not all(said for _, said in messages):
+        if roles != [("user", "assistant")[n % 2] for n in range(len(roles))] or not all(content for _, content in messages):
             self.refuse("alternate", f"the roles are {roles}")
-        for place, (role, said) in enumerate(messages):
-            if any(block.kind == "text" and not block.text.strip() for block in said):
-                self.refuse("blank", f"{said}")
+        for place, (role, content) in enumerate(messages):
+            if any(block.kind == "text" and not block.text.strip() for block in content):
+                self.refuse("blank", f"{content}")
             if role == "assistant":
                 after = messages[place + 1][1] if place + 1 < len(messages) else []
                 results = [block.opaque for block in after if block.kind == "result"]
-                self.pairs([block.opaque for block in said if block.kind == "call"], results)
+                self.check_pairing([block.opaque for block in content if block.kind == "call"], results)
                 if [block.kind for block in after[: len(results)]] != ["result"] * len(results):
                     self.refuse("pairing", "results stand first in their message")
-                self.thoughts(said)
-        self.latest(messages, thinking)
+                self.check_thoughts(content)
+        self.check_latest(messages, thinking)
 
-    def thoughts(self, said: list[Said]) -> None:
-        for block in said:
+    def check_thoughts(self, content: list[MessageBlock]) -> None:
+        for block in content:
             if block.kind in ("think", "sealed"):
-                owner = self.owner(block.opaque, "signature")
+                owner = self.owner_of(block.opaque, "signature")
                 if owner.kind != block.kind or (block.kind == "think" and owner.text != block.text):
                     self.refuse("signature", f"{block} is not what was signed")
-        if said[-1].kind in ("think", "sealed"):
-            self.refuse("ends_in_thought", f"{said}")
+        if content[-1].kind in ("think", "sealed"):
+            self.refuse("ends_in_thought", f"{content}")
 
-    def latest(self, messages: list[tuple[str, list[Said]]], thinking: str | None) -> None:
-        answers = [said for role, said in messages if role == "assistant"]
+    def check_latest(self, messages: list[tuple[str, list[MessageBlock]]], thinking: str | None) -> None:
+        answers = [content for role, content in messages if role == "assistant"]
         if not answers:
             return
         last = answers[-1]
@@ -78,33 +78,33 @@ class _Claude(Upstream):
         if thinking == "enabled" and calls and answered and last[0].kind not in ("think", "sealed"):
             self.refuse("starts_with_thinking", f"found {last[0].kind!r}")
         if thoughts or (thinking in ("enabled", "adaptive") and calls and answered):
-            self.unmodified(last)
+            self.check_unmodified(last)
 
-    def unmodified(self, last: list[Said]) -> None:
+    def check_unmodified(self, last: list[MessageBlock]) -> None:
         """Whatever answers of ours are in this message: their thoughts and calls are as they were."""
-        ours = [self.by_id(block) for block in last if block.kind in ("think", "sealed", "call")]
+        ours = [self.block_of(block) for block in last if block.kind in ("think", "sealed", "call")]
         for answer in {block.answer for block in ours if block is not None}:
-            now = [block.number for block in ours if block is not None and block.answer == answer]
-            was = [
+            numbers_received = [block.number for block in ours if block is not None and block.answer == answer]
+            numbers_sent = [
                 block.number
                 for block in self.answers[answer]
-                if block.whole and (block.kind in ("think", "sealed") or block.number in now)
+                if block.whole and (block.kind in ("think", "sealed") or block.number in numbers_received)
             ]
-            while was and self.blocks[was[-1]].kind != "call" and not self.followed(answer, was[-1]):
-                was.pop()  # nothing that came back followed it
-            if now != was:
-                self.refuse("modified", f"{was} came back as {now}")
+            while numbers_sent and self.blocks[numbers_sent[-1]].kind != "call" and not self.has_text_after(answer, numbers_sent[-1]):
+                numbers_sent.pop()  # nothing that came back followed it
+            if numbers_received != numbers_sent:
+                self.refuse("modified", f"{numbers_sent} came back as {numbers_received}")
 
-    def followed(self, answer: int, number: int) -> bool:
+    def has_text_after(self, answer: int, number: int) -> bool:
         """Whether text followed, cut off or not."""
         return any(block.kind == "text" and block.number > number for block in self.answers[answer])
 
-    def by_id(self, said: Said) -> Block | None:
-        if said.kind == "call":
-            return next((block for id, block in self.calls.items() if self.as_sent(id) == said.opaque), None)
-        return self.opaque.get(said.opaque)
+    def block_of(self, received: MessageBlock) -> Block | None:
+        if received.kind == "call":
+            return next((block for id, block in self.calls.items() if self.id_as_sent(id) == received.opaque), None)
+        return self.opaque.get(received.opaque)
 
-    def as_sent(self, call_id: str) -> str:
+    def id_as_sent(self, call_id: str) -> str:
         return call_id
 
 
@@ -118,7 +118,7 @@ class Anthropic(_Claude):
     def thinks(self, body: Body) -> bool:
         return bool(body.get("thinking", {}).get("type") in ("enabled", "adaptive"))
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         if not thinking or block.kind not in ("think", "sealed"):
             return []
         return [*block.opaque, *(["text"] if block.kind == "think" else [])]
@@ -131,31 +131,31 @@ class Anthropic(_Claude):
             if not 1024 <= config["budget_tokens"] < body["max_tokens"]:
                 self.refuse("budget", f"{config} of {body['max_tokens']}")
         messages = [
-            (message["role"], [self.said(block) for block in message["content"]]) for message in body["messages"]
+            (message["role"], [self.parse_block(block) for block in message["content"]]) for message in body["messages"]
         ]
-        self.claude(messages, config.get("type"))
+        self.check_messages(messages, config.get("type"))
 
-    def said(self, block: Body) -> Said:
+    def parse_block(self, block: Body) -> MessageBlock:
         match block["type"]:
             case "thinking":
-                return Said("think", block["thinking"], block.get("signature") or "")
+                return MessageBlock("think", block["thinking"], block.get("signature") or "")
             case "redacted_thinking":
-                return Said("sealed", "", block["data"])
+                return MessageBlock("sealed", "", block["data"])
             case "tool_use" | "tool_result":
                 id = block["id"] if block["type"] == "tool_use" else block["tool_use_id"]
                 if not re.fullmatch("[a-zA-Z0-9_-]+", id):
                     self.refuse("id", f"{id!r}")
-                return Said("call" if block["type"] == "tool_use" else "result", "", id)
+                return MessageBlock("call" if block["type"] == "tool_use" else "result", "", id)
             case "text":
-                return Said("text", block["text"])
+                return MessageBlock("text", block["text"])
             case _:
-                return Said("other")
+                return MessageBlock("other")
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         usage = {"input_tokens": 9, "output_tokens": 1}
         message = {"id": "msg_1", "type": "message", "role": "assistant", "model": self.model, "content": []}
         out: list[Body] = [{"type": "message_start", "message": message | {"usage": usage}}]
-        for index, block in enumerate(said):
+        for index, block in enumerate(answer):
             at = {"index": index}
             start, deltas = self.pieces(block)
             out.append({"type": "content_block_start", **at, "content_block": start})
@@ -164,16 +164,16 @@ class Anthropic(_Claude):
             if block.whole:
                 out.append({"type": "content_block_stop", **at})
         if not cut:
-            reason = "tool_use" if any(block.kind == "call" for block in said) else "end_turn"
+            reason = "tool_use" if any(block.kind == "call" for block in answer) else "end_turn"
             out.append({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}})
             out.append({"type": "message_stop"})
-        return events(*out)
+        return named_events(*out)
 
     def pieces(self, block: Block) -> tuple[Body, list[Body]]:
         head, tail = halves(block.text)
         match block.kind:
             case "sealed":
-                return {"type": "redacted_thinking", "data": self.seal(block, "data", "Emw{}")}, []
+                return {"type": "redacted_thinking", "data": self.make_opaque(block, "data", "Emw{}")}, []
             case "think":
                 signed = {"type": "signature_delta", "signature": self.signature(block)}
                 deltas = [{"type": "thinking_delta", "thinking": piece} for piece in (head, tail)]
@@ -185,7 +185,7 @@ class Anthropic(_Claude):
                 return {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in (head, tail)]
 
     def signature(self, block: Block) -> str:
-        return self.seal(block, "sig", "Eu8B{}")
+        return self.make_opaque(block, "sig", "Eu8B{}")
 
 
 class Unsigned(Anthropic):
@@ -208,12 +208,12 @@ class Unsigned(Anthropic):
                     self.refuse("text", f"{thought}")
         for message, after in pairwise([*body["messages"], {"content": []}]):
             called = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
-            self.pairs(called, [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"])
+            self.check_pairing(called, [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"])
 
     def thinks(self, body: Body) -> bool:
         return bool(body.get("thinking", {}).get("type") != "disabled")
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return ["text"] if thinking and block.kind in ("think", "sealed") else []
 
     def pieces(self, block: Block) -> tuple[Body, list[Body]]:
@@ -236,52 +236,52 @@ class Bedrock(_Claude):
     }
 
     def thinks(self, body: Body) -> bool:
-        return bool(self.asked(body) in ("enabled", "adaptive"))
+        return bool(self.thinking_type(body) in ("enabled", "adaptive"))
 
-    def asked(self, body: Body) -> Any:
+    def thinking_type(self, body: Body) -> Any:
         return body.get("additionalModelRequestFields", {}).get("thinking", {}).get("type")
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         if not thinking or block.kind not in ("think", "sealed"):
             return []
         return [*block.opaque, *(["text"] if block.kind == "think" else [])]
 
     def check(self, body: Body) -> None:
         messages = [
-            (message["role"], [self.said(block) for block in message["content"]]) for message in body["messages"]
+            (message["role"], [self.parse_block(block) for block in message["content"]]) for message in body["messages"]
         ]
-        spoken = any(block.kind in ("call", "result") for _, said in messages for block in said)
-        if spoken and not body.get("toolConfig", {}).get("tools"):
+        has_tools = any(block.kind in ("call", "result") for _, content in messages for block in content)
+        if has_tools and not body.get("toolConfig", {}).get("tools"):
             self.refuse("tools", "there is none")
-        self.claude(messages, self.asked(body))
+        self.check_messages(messages, self.thinking_type(body))
 
-    def said(self, block: Body) -> Said:
+    def parse_block(self, block: Body) -> MessageBlock:
         [(name, value)] = block.items()
         match name:
             case "reasoningContent":
-                return self.reasoning(value)
+                return self.parse_reasoning(value)
             case "toolUse" | "toolResult":
                 if not re.fullmatch("[a-zA-Z0-9_.:-]{1,64}", value["toolUseId"]):
                     self.refuse("id", f"{value['toolUseId']!r}")
-                return Said("call" if name == "toolUse" else "result", "", value["toolUseId"])
+                return MessageBlock("call" if name == "toolUse" else "result", "", value["toolUseId"])
             case "text":
-                return Said("text", value)
+                return MessageBlock("text", value)
             case _:
-                return Said("other")
+                return MessageBlock("other")
 
-    def reasoning(self, value: Body) -> Said:
+    def parse_reasoning(self, value: Body) -> MessageBlock:
         if "reasoningText" in value:
-            return Said("think", value["reasoningText"]["text"], value["reasoningText"].get("signature") or "")
+            return MessageBlock("think", value["reasoningText"]["text"], value["reasoningText"].get("signature") or "")
         if "redactedContent" in value:
             try:
-                return Said("sealed", "", b64decode(value["redactedContent"], validate=True).decode())
+                return MessageBlock("sealed", "", b64decode(value["redactedContent"], validate=True).decode())
             except (Base64Error, ValueError):
                 self.refuse("shape", "redactedContent is not base64")
         self.refuse("shape", f"{value}")
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out = [_frame("messageStart", role="assistant")]
-        for index, block in enumerate(said):
+        for index, block in enumerate(answer):
             start, deltas = self.pieces(block)
             if start:
                 out.append(_frame("contentBlockStart", contentBlockIndex=index, start=start))
@@ -290,7 +290,7 @@ class Bedrock(_Claude):
             if block.whole:
                 out.append(_frame("contentBlockStop", contentBlockIndex=index))
         if not cut:
-            reason = "tool_use" if any(block.kind == "call" for block in said) else "end_turn"
+            reason = "tool_use" if any(block.kind == "call" for block in answer) else "end_turn"
             out.append(_frame("messageStop", stopReason=reason))
             out.append(_frame("metadata", usage={"inputTokens": 9, "outputTokens": 9, "totalTokens": 18}))
         return out
@@ -300,7 +300,7 @@ class Bedrock(_Claude):
         match block.kind:
             case "sealed":
                 # A blob in two deltas, each with its own padding.
-                first, second = halves(self.seal(block, "data", "Emw{}x"))
+                first, second = halves(self.make_opaque(block, "data", "Emw{}x"))
                 pieces = [b64encode(piece.encode()).decode() for piece in (first, second)]
                 return {}, [{"reasoningContent": {"redactedContent": piece}} for piece in pieces]
             case "think":
@@ -314,7 +314,7 @@ class Bedrock(_Claude):
                 return {}, [{"text": piece} for piece in (head, tail)]
 
     def signature(self, block: Block) -> str:
-        return self.seal(block, "sig", "EvYB{}")
+        return self.make_opaque(block, "sig", "EvYB{}")
 
 
 class BedrockUnsigned(Bedrock):
@@ -328,14 +328,14 @@ class BedrockUnsigned(Bedrock):
     def thinks(self, body: Body) -> bool:
         return True
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return []
 
-    def thoughts(self, said: list[Said]) -> None:
-        if any(block.kind in ("think", "sealed") for block in said):
-            self.refuse("unsigned", f"{said}")
+    def check_thoughts(self, content: list[MessageBlock]) -> None:
+        if any(block.kind in ("think", "sealed") for block in content):
+            self.refuse("unsigned", f"{content}")
 
-    def latest(self, messages: list[tuple[str, list[Said]]], thinking: str | None) -> None:
+    def check_latest(self, messages: list[tuple[str, list[MessageBlock]]], thinking: str | None) -> None:
         pass
 
     def signature(self, block: Block) -> str:

@@ -70,7 +70,7 @@ class Block:
         return f"cnry.{self.side}.{self.number}.{kind}."
 
 
-class Found(NamedTuple):
+class CanaryMatch(NamedTuple):
     """A canary, where it was found."""
 
     side: str
@@ -78,29 +78,29 @@ class Found(NamedTuple):
     kind: str
 
 
-def strings(value: Any) -> Iterator[str]:
+def iter_strings(value: Any) -> Iterator[str]:
     """All texts in a JSON value, in the order in which they stand there."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for name, entry in value.items():
             yield name
-            yield from strings(entry)
+            yield from iter_strings(entry)
     elif isinstance(value, list):
         for entry in value:
-            yield from strings(entry)
+            yield from iter_strings(entry)
 
 
-def canaries(value: Any) -> list[Found]:
+def find_canaries(value: Any) -> list[CanaryMatch]:
     """All canaries in a JSON value, also in JSON that stands in a text and in what is written in base64."""
-    found: list[Found] = []
-    for text in strings(value):
-        for readable in {text: None, _unpacked(text): None}:
-            found += [Found(side, int(number), kind) for side, number, kind in CANARY.findall(readable)]
-    return found
+    matches: list[CanaryMatch] = []
+    for text in iter_strings(value):
+        for readable in {text: None, _decode_base64(text): None}:
+            matches += [CanaryMatch(side, int(number), kind) for side, number, kind in CANARY.findall(readable)]
+    return matches
 
 
-def _unpacked(text: str) -> str:
+def _decode_base64(text: str) -> str:
     try:
         return b64decode(text, validate=True).decode("utf-8", "replace")
     except (Base64Error, ValueError):
@@ -135,38 +135,38 @@ class Upstream:
         self.calls: dict[str, Block] = {}
         self.requests: list[Body] = []
         self.raw: list[bytes] = []
-        self.found: list[Found] = []
+        self.received_canaries: list[CanaryMatch] = []
         """The canaries in the last request."""
         self.next = ANSWER
         self.answers: list[list[Block]] = []
 
     # --- a request ---------------------------------------------------------------------------------------------
 
-    def ask(self, raw: bytes, path: str = "") -> tuple[list[bytes], bool]:
+    def handle_request(self, raw: bytes, path: str = "") -> tuple[list[bytes], bool]:
         """Check a request; gives the answer in pieces, and whether it goes on for ever. Raises `Refusal`."""
         body = json.loads(raw)
         self.raw.append(raw)
         self.requests.append(body)
-        self.check_all(body)
+        self.check_request(body)
         act = self.next
         steps = [step for step in act.steps if self.thinks(body) or step in ("call", "text")]
         if not self.interleaves:
             steps.sort(key=("think", "sealed", "text", "call").index)
         if self.one_thought:
             steps = [step for step in steps if step != "sealed"]
-        said = [self._say(step) for step in steps or ["text"]]
-        said[-1].whole = not act.cut
-        self.answers.append(said)
-        return self.stream(said, act.cut), act.cut
+        answer = [self._produce(step) for step in steps or ["text"]]
+        answer[-1].whole = not act.cut
+        self.answers.append(answer)
+        return self.stream(answer, act.cut), act.cut
 
-    def check_all(self, body: Body) -> None:
+    def check_request(self, body: Body) -> None:
         """Raises `Refusal`."""
-        self.found = found = canaries(body)
-        for canary in found:
+        self.received_canaries = matches = find_canaries(body)
+        for canary in matches:
             if canary.side != self.side:
                 self.refuse("foreign", f"{canary} came with the request")
         self.check(body)
-        numbers = [canary.number for canary in found]
+        numbers = [canary.number for canary in matches]
         if numbers != sorted(numbers):
             self.refuse("order", f"what was said as {sorted(numbers)} came back as {numbers}")
 
@@ -178,7 +178,7 @@ class Upstream:
         """Whether the request asks for thought, or does not decline it."""
         raise NotImplementedError
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         """The answer as it is written to the socket."""
         raise NotImplementedError
 
@@ -190,7 +190,7 @@ class Upstream:
 
     # --- what it says ------------------------------------------------------------------------------------------
 
-    def _say(self, kind: Step) -> Block:
+    def _produce(self, kind: Step) -> Block:
         number = len(self.blocks)
         block = Block(self.side, number, kind, answer=len(self.answers))
         if kind in ("think", "sealed"):
@@ -206,7 +206,7 @@ class Upstream:
     def call_id(self, number: int) -> str:
         return f"call_{self.side.replace('-', '_')}_{number}"
 
-    def seal(self, block: Block, kind: str, form: str = "{}") -> str:
+    def make_opaque(self, block: Block, kind: str, form: str = "{}") -> str:
         """An opaque text of this block."""
         text = form.format(block.canary(kind) + "x" * (3 - len(block.canary(kind)) % 3))
         self.opaque[text] = block
@@ -215,14 +215,14 @@ class Upstream:
 
     # --- what came back ----------------------------------------------------------------------------------------
 
-    def returned(self, said: list[Block], thinking: bool) -> set[tuple[int, str]]:
+    def required_canaries(self, answer: list[Block], thinking: bool) -> set[tuple[int, str]]:
         """The canaries (number and kind) of a whole answer that must come back, if thinking is on or off."""
-        return {(block.number, kind) for block in said for kind in self.sends_back(block, thinking)}
+        return {(block.number, kind) for block in answer for kind in self.required_kinds(block, thinking)}
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         raise NotImplementedError
 
-    def owner(self, opaque: str | None, rule: str) -> Block:
+    def owner_of(self, opaque: str | None, rule: str) -> Block:
         """Whose this opaque text is; refused if nobody's, or of something that was cut off."""
         block = self.opaque.get(opaque or "")
         if block is None:
@@ -231,24 +231,24 @@ class Upstream:
             self.refuse("unfinished", f"{opaque!r} belongs to what was cut off")
         return block
 
-    def pairs(self, called: list[str], returned: list[str], ordered: bool = False) -> None:
+    def check_pairing(self, called: list[str], returned: list[str], ordered: bool = False) -> None:
         """The calls of one message, and the results that follow it."""
-        alike = called == returned if ordered else sorted(called) == sorted(returned)
-        if not alike:
+        match = called == returned if ordered else sorted(called) == sorted(returned)
+        if not match:
             self.refuse("pairing", f"the calls {called} are followed by results for {returned}")
 
-    def flattened(self, text: str, rule: str) -> None:
+    def refuse_reasoning_in_text(self, text: str, rule: str) -> None:
         """Reasoning must not stand in an answer's text."""
         if CANARY.search(text):
             self.refuse(rule, f"reasoning stands in the answer: {text!r}")
 
 
-def data(*values: Any) -> list[bytes]:
+def unnamed_events(*values: Any) -> list[bytes]:
     """Server-sent events without names."""
     return [f"data: {value if isinstance(value, str) else json.dumps(value)}\n\n".encode() for value in values]
 
 
-def events(*values: Body) -> list[bytes]:
+def named_events(*values: Body) -> list[bytes]:
     """Server-sent events that are named as their type."""
     return [f"event: {value['type']}\ndata: {json.dumps(value)}\n\n".encode() for value in values]
 

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, Upstream, data, halves
+from .core import Block, Body, Upstream, unnamed_events, halves
 
 SENTINEL = "skip_thought_signature_validator"
 
@@ -28,7 +28,7 @@ class Gemini(Upstream):
     def thinks(self, body: Body) -> bool:
         return bool(body.get("generationConfig", {}).get("thinkingConfig", {}).get("includeThoughts"))
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         if block.kind in ("think", "sealed"):
             return [*block.opaque, *(["text"] if block.kind == "think" else [])]
         return block.opaque
@@ -39,19 +39,19 @@ class Gemini(Upstream):
         contents = body["contents"]
         if contents[0]["role"] != "user":
             self.refuse("roles", "the first content is the model's")
-        words = [n for n, c in enumerate(contents) if c["role"] == "user" and any("text" in p for p in c["parts"])]
+        user_messages = [n for n, c in enumerate(contents) if c["role"] == "user" and any("text" in p for p in c["parts"])]
         for place, content in enumerate(contents):
             if content["role"] != "model":
                 continue
             calls = [part for part in content["parts"] if "functionCall" in part]
             for part in content["parts"]:
-                self.part(part, part in calls[:1])
-            if self.strict and place > words[-1] and calls and "thoughtSignature" not in calls[0]:
+                self.check_part(part, part in calls[:1])
+            if self.strict and place > user_messages[-1] and calls and "thoughtSignature" not in calls[0]:
                 name = calls[0]["functionCall"]["name"]
                 self.refuse("missing", f"function call `default_api:{name}`, position {place}")
-            self.step(calls, contents[place + 1 :])
+            self.check_step(calls, contents[place + 1 :])
 
-    def part(self, part: Body, first_call: bool) -> None:
+    def check_part(self, part: Body, first_call: bool) -> None:
         signature = part.get("thoughtSignature")
         if signature == SENTINEL:
             if not first_call:
@@ -63,7 +63,7 @@ class Gemini(Upstream):
                 if part["text"] in texts and not part.get("thought"):
                     self.refuse("merged", f"{part} has lost its signature")
             return
-        block = self.owner(signature, "invalid")
+        block = self.owner_of(signature, "invalid")
         if "functionCall" in part:
             same = block.kind == "call" and part["functionCall"]["args"] == block.args
         elif part.get("thought"):
@@ -75,13 +75,13 @@ class Gemini(Upstream):
         if not same:
             self.refuse("invalid", f"{part} is not what was signed")
 
-    def step(self, calls: list[Body], rest: list[Body]) -> None:
+    def check_step(self, calls: list[Body], rest: list[Body]) -> None:
         answers = rest[0]["parts"] if rest else []
         results = [part["functionResponse"] for part in answers if "functionResponse" in part]
         if results and len(results) != len(answers):
             self.refuse("roles", "words of the user stand beside what functions returned")
         called = [(call["functionCall"]["name"], call["functionCall"].get("id")) for call in calls]
-        self.pairs([str(c) for c in called], [str((r["name"], r.get("id"))) for r in results], ordered=True)
+        self.check_pairing([str(c) for c in called], [str((r["name"], r.get("id"))) for r in results], ordered=True)
 
     # --- answering ---------------------------------------------------------------------------------------------
 
@@ -95,10 +95,10 @@ class Gemini(Upstream):
         block.opaque["sig"] = text
         return text
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = []
-        called = False
-        for block in said:
+        has_call = False
+        for block in answer:
             head, tail = halves(block.text)
             match block.kind:
                 case "think":
@@ -108,8 +108,8 @@ class Gemini(Upstream):
                 case "call":
                     block.whole = True  # it comes in one piece
                     call: Body = {"functionCall": {"name": block.name, "args": block.args}}
-                    out.append(_chunk(call if called else call | {"thoughtSignature": self.sign(block)}))
-                    called = True
+                    out.append(_chunk(call if has_call else call | {"thoughtSignature": self.sign(block)}))
+                    has_call = True
                 case "text":
                     out.append(_chunk({"text": head}))
                     if block.whole:
@@ -119,7 +119,7 @@ class Gemini(Upstream):
             usage = {"promptTokenCount": 9, "candidatesTokenCount": 9, "thoughtsTokenCount": 3, "totalTokenCount": 21}
             end = {"content": {"parts": [], "role": "model"}, "finishReason": "STOP", "index": 0}
             out.append({"candidates": [end], "usageMetadata": usage})
-        return data(*out)
+        return unnamed_events(*out)
 
 
 class Gemini2(Gemini):

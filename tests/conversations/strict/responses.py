@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, Upstream, events, halves
+from .core import Block, Body, Upstream, named_events, halves
 
 _CALLS = ("function_call", "custom_tool_call")
 
@@ -25,7 +25,7 @@ class Responses(Upstream):
     def thinks(self, body: Body) -> bool:
         return bool(body.get("reasoning", {}).get("effort") != "none")
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         # A summary that was asked for, and the item's id; what is sealed has no words.
         return [*block.opaque, *(["text"] if block.kind == "think" else [])]
 
@@ -39,38 +39,38 @@ class Responses(Upstream):
             if "id" in item and item["id"] not in self.opaque:
                 self.refuse("not_found", f"Item with id {item['id']!r} not found", 404)
             if item.get("type") == "reasoning":
-                self.reasoning(item)
-                self.follower(item, items[place + 1 :])
+                self.check_reasoning(item)
+                self.check_follower(item, items[place + 1 :])
             elif "id" in item:
-                self.led_to(item, items[:place])
-        self.outputs(items)
+                self.check_reasoning_before(item, items[:place])
+        self.check_outputs(items)
 
-    def reasoning(self, item: Body) -> None:
+    def check_reasoning(self, item: Body) -> None:
         if not item.get("encrypted_content"):
             self.refuse("not_found", f"{item.get('id')!r} has no encrypted content, and is not kept", 404)
-        block = self.owner(item["encrypted_content"], "decrypt")
-        if item != self.item(block):
-            self.refuse("decrypt", f"{item} is not the item as it was: {self.item(block)}")
+        block = self.owner_of(item["encrypted_content"], "decrypt")
+        if item != self.reasoning_item(block):
+            self.refuse("decrypt", f"{item} is not the item as it was: {self.reasoning_item(block)}")
 
-    def follower(self, item: Body, rest: list[Body]) -> None:
+    def check_follower(self, item: Body, rest: list[Body]) -> None:
         block = self.opaque[item["id"]]
         after = self.answers[block.answer][self.answers[block.answer].index(block) + 1 :]
-        wanted, found = after[0] if after else None, (rest or [{}])[0]
-        if wanted is None:
+        expected, actual = after[0] if after else None, (rest or [{}])[0]
+        if expected is None:
             self.refuse("follower", f"nothing followed {item['id']!r}")
-        kinds = {"call": found.get("type") in _CALLS, "text": found.get("role") == "assistant"}
-        as_it_was = kinds.get(wanted.kind, found.get("type") == "reasoning")
-        if not as_it_was or found.get("call_id", wanted.call_id) != wanted.call_id:
-            self.refuse("follower", f"{item['id']!r} is followed by {found}")
+        kinds = {"call": actual.get("type") in _CALLS, "text": actual.get("role") == "assistant"}
+        is_same = kinds.get(expected.kind, actual.get("type") == "reasoning")
+        if not is_same or actual.get("call_id", expected.call_id) != expected.call_id:
+            self.refuse("follower", f"{item['id']!r} is followed by {actual}")
 
-    def led_to(self, item: Body, before: list[Body]) -> None:
+    def check_reasoning_before(self, item: Body, before: list[Body]) -> None:
         block = self.opaque[item["id"]]
-        said = self.answers[block.answer]
-        led = said[: said.index(block)]
-        if led and led[-1].kind in ("think", "sealed") and (not before or before[-1].get("id") != led[-1].opaque["rs"]):
-            self.refuse("its_reasoning", f"{item['id']!r} came without {led[-1].opaque['rs']!r}")
+        answer = self.answers[block.answer]
+        earlier = answer[: answer.index(block)]
+        if earlier and earlier[-1].kind in ("think", "sealed") and (not before or before[-1].get("id") != earlier[-1].opaque["rs"]):
+            self.refuse("its_reasoning", f"{item['id']!r} came without {earlier[-1].opaque['rs']!r}")
 
-    def outputs(self, items: list[Body]) -> None:
+    def check_outputs(self, items: list[Body]) -> None:
         called: list[str] = []
         returned: list[str] = []
         for item in items:
@@ -79,74 +79,74 @@ class Responses(Upstream):
             elif item.get("type") == "function_call_output":
                 returned.append(item["call_id"])
             elif item.get("role") == "user":
-                self.pairs(called, returned)
-        self.pairs(called, returned)
+                self.check_pairing(called, returned)
+        self.check_pairing(called, returned)
 
     # --- answering ---------------------------------------------------------------------------------------------
 
-    def item(self, block: Block) -> Body:
+    def reasoning_item(self, block: Block) -> Body:
         """A reasoning item, whole."""
         summary = [{"type": "summary_text", "text": block.text}] if block.kind == "think" else []
-        seal = block.opaque.get("enc") or self.seal(block, "enc", "gAAAA{}")
+        seal = block.opaque.get("enc") or self.make_opaque(block, "enc", "gAAAA{}")
         return {"type": "reasoning", "id": block.opaque["rs"], "summary": summary, "encrypted_content": seal}
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = [{"type": "response.created", "response": {"id": f"resp_{len(self.answers)}"}}]
-        for index, block in enumerate(said):
-            ended = block.whole
+        for index, block in enumerate(answer):
+            is_complete = block.whole
             at = {"output_index": index}
             if block.kind in ("think", "sealed"):
-                out += self.thought(block, at, ended)
+                out += self.reasoning_events(block, at, is_complete)
             elif block.kind == "call":
-                out += self.call(block, at, ended)
+                out += self.call_events(block, at, is_complete)
             else:
-                out += self.message(block, at, ended)
+                out += self.message_events(block, at, is_complete)
         if not cut:
-            thought = sum(block.kind in ("think", "sealed") for block in said)
+            thought = sum(block.kind in ("think", "sealed") for block in answer)
             usage = {"input_tokens": 9, "output_tokens": 9, "output_tokens_details": {"reasoning_tokens": thought}}
             out.append({"type": "response.completed", "response": {"status": "completed", "usage": usage}})
-        return events(*out)
+        return named_events(*out)
 
-    def thought(self, block: Block, at: Body, ended: bool) -> list[Body]:
-        item_id = self.seal(block, "rs", "rs_{}")
-        whole = self.item(block) if ended else {"type": "reasoning", "id": item_id}
+    def reasoning_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
+        item_id = self.make_opaque(block, "rs", "rs_{}")
+        whole = self.reasoning_item(block) if is_complete else {"type": "reasoning", "id": item_id}
         # What the start says of the encrypted content is not the end's.
         out = [
             {"type": "response.output_item.added", **at, "item": whole | {"summary": [], "encrypted_content": "gAA"}}
         ]
         if block.kind == "think":
-            out += self.words(block, at | {"item_id": item_id}, ended)
-        return [*out, *([{"type": "response.output_item.done", **at, "item": whole}] if ended else [])]
+            out += self.summary_events(block, at | {"item_id": item_id}, is_complete)
+        return [*out, *([{"type": "response.output_item.done", **at, "item": whole}] if is_complete else [])]
 
-    def words(self, block: Block, at: Body, ended: bool) -> list[Body]:
+    def summary_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
         at |= {"summary_index": 0}
         head, tail = halves(block.text)
         name = "response.reasoning_summary"
         out = [{"type": f"{name}_part.added", **at, "part": {"type": "summary_text", "text": ""}}]
         out.append({"type": f"{name}_text.delta", **at, "delta": head})
-        if ended:
+        if is_complete:
             out.append({"type": f"{name}_text.delta", **at, "delta": tail})
             out.append({"type": f"{name}_text.done", **at, "text": block.text})
             out.append({"type": f"{name}_part.done", **at, "part": {"type": "summary_text", "text": block.text}})
         return out
 
-    def call(self, block: Block, at: Body, ended: bool) -> list[Body]:
-        item_id = self.seal(block, "fc", "fc_{}")
+    def call_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
+        item_id = self.make_opaque(block, "fc", "fc_{}")
         item = {"type": "function_call", "id": item_id, "call_id": block.call_id, "name": block.name, "arguments": ""}
         args = json.dumps(block.args)
         head, tail = halves(args)
         name = "response.function_call_arguments"
         out = [{"type": "response.output_item.added", **at, "item": item | {"status": "in_progress"}}]
         out.append({"type": f"{name}.delta", **at, "item_id": item_id, "delta": head})
-        if ended:
+        if is_complete:
             out.append({"type": f"{name}.delta", **at, "item_id": item_id, "delta": tail})
             out.append({"type": f"{name}.done", **at, "item_id": item_id, "arguments": args})
             done = item | {"status": "completed", "arguments": args}
             out.append({"type": "response.output_item.done", **at, "item": done})
         return out
 
-    def message(self, block: Block, at: Body, ended: bool) -> list[Body]:
-        item_id = self.seal(block, "msg", "msg_{}")
+    def message_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
+        item_id = self.make_opaque(block, "msg", "msg_{}")
         item = {"type": "message", "id": item_id, "role": "assistant", "status": "in_progress", "content": []}
         head, tail = halves(block.text)
         in_item = {**at, "item_id": item_id, "content_index": 0}
@@ -154,7 +154,7 @@ class Responses(Upstream):
         out = [{"type": "response.output_item.added", **at, "item": item}]
         out.append({"type": "response.content_part.added", **in_item, "part": part | {"text": ""}})
         out.append({"type": "response.output_text.delta", **in_item, "delta": head})
-        if ended:
+        if is_complete:
             out.append({"type": "response.output_text.delta", **in_item, "delta": tail})
             out.append({"type": "response.output_text.done", **in_item, "text": block.text})
             out.append({"type": "response.content_part.done", **in_item, "part": part})
@@ -181,25 +181,25 @@ class OpenResponses(Responses):
                 blocks = [block for block in self.blocks.values() if block.text == entry["text"]]
                 if entry["type"] != "reasoning_text" or not blocks:
                     self.refuse("raw_text", f"{entry}")
-        self.outputs(body["input"])
+        self.check_outputs(body["input"])
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         # Everybody may read it: so the words go back as well.
         return [*block.opaque, *(["text"] if block.kind in ("think", "sealed") else [])]
 
-    def item(self, block: Block) -> Body:
+    def reasoning_item(self, block: Block) -> Body:
         content = [{"type": "reasoning_text", "text": block.text}]
         return {"type": "reasoning", "id": block.opaque["rs"], "summary": [], "content": content}
 
-    def thought(self, block: Block, at: Body, ended: bool) -> list[Body]:
-        item_id = self.seal(block, "rs", "rs_{}")
+    def reasoning_events(self, block: Block, at: Body, is_complete: bool) -> list[Body]:
+        item_id = self.make_opaque(block, "rs", "rs_{}")
         in_item = {**at, "item_id": item_id, "content_index": 0}
         head, tail = halves(block.text)
         item = {"type": "reasoning", "id": item_id, "summary": [], "content": []}
         out = [{"type": "response.output_item.added", **at, "item": item}]
         out.append({"type": "response.reasoning_text.delta", **in_item, "delta": head})
-        if ended:
+        if is_complete:
             out.append({"type": "response.reasoning_text.delta", **in_item, "delta": tail})
             out.append({"type": "response.reasoning_text.done", **in_item, "text": block.text})
-            out.append({"type": "response.output_item.done", **at, "item": self.item(block)})
+            out.append({"type": "response.output_item.done", **at, "item": self.reasoning_item(block)})
         return out

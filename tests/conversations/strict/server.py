@@ -50,11 +50,11 @@ class StrictServer:
 
     def __init__(self) -> None:
         self.upstreams: dict[str, Upstream] = {}
-        self.forget()
+        self.reset()
         self.url = ""
         self._runner: web.AppRunner | None = None
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Another conversation begins: nobody remembers anything."""
         self.upstreams = {side: kind(side, row, model) for side, (kind, row, model) in SIDES.items()}
 
@@ -74,13 +74,13 @@ class StrictServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         upstream = self.upstreams[request.match_info["side"]]
         try:
-            pieces, for_ever = upstream.ask(await request.read(), request.path)
+            pieces, is_endless = upstream.handle_request(await request.read(), request.path)
         except Refusal as refusal:
             body = {"error": {"message": str(refusal), "type": "invalid_request_error"}}
             return web.Response(status=refusal.status, text=json.dumps(body), content_type="application/json")
         response = web.StreamResponse(headers={"Content-Type": upstream.content_type})
         await response.prepare(request)
         await response.write(b"".join(pieces))
-        if for_ever:
+        if is_endless:
             await asyncio.Event().wait()
         return response

@@ -7,22 +7,22 @@ import re
 from collections.abc import Iterable
 from typing import ClassVar
 
-from .core import Block, Body, Upstream, data, halves
+from .core import Block, Body, Upstream, unnamed_events, halves
 
 
 class _Messages(Upstream):
     """Messages whose tools answer one by one."""
 
-    def paired(self, messages: list[Body], id_of: str = "tool_call_id") -> None:
+    def check_tool_messages(self, messages: list[Body], id_of: str = "tool_call_id") -> None:
         called: list[str] = []
         returned: list[str] = []
         for message in messages:
             if message["role"] == "tool":
                 returned.append(message[id_of])
                 continue
-            self.pairs(called, returned)
+            self.check_pairing(called, returned)
             called, returned = [call["id"] for call in message.get("tool_calls") or ()], []
-        self.pairs(called, returned)
+        self.check_pairing(called, returned)
 
 
 class Mistral(_Messages):
@@ -39,7 +39,7 @@ class Mistral(_Messages):
     def thinks(self, body: Body) -> bool:
         return body.get("reasoning_effort") == "high"
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return [*block.opaque, "text"] if block.kind in ("think", "sealed") else []
 
     def call_id(self, number: int) -> str:
@@ -56,36 +56,36 @@ class Mistral(_Messages):
                 if id is not None and not re.fullmatch("[a-zA-Z0-9]{9}", id):
                     self.refuse("nine", f"{id!r}")
             if role == "assistant":
-                self.content(message)
+                self.check_content(message)
         if before == "assistant" and not body["messages"][-1].get("prefix"):
             self.refuse("last", f"{body['messages'][-1]}")
-        self.paired(body["messages"])
+        self.check_tool_messages(body["messages"])
 
-    def content(self, message: Body) -> None:
+    def check_content(self, message: Body) -> None:
         content = message["content"]
         if not content and not message.get("tool_calls"):
             self.refuse("empty", f"{message}")
         for chunk in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             if chunk["type"] == "text":
-                self.flattened(chunk["text"], "flattened")
+                self.refuse_reasoning_in_text(chunk["text"], "flattened")
                 continue
             if not isinstance(chunk["thinking"], list):
                 self.refuse("chunk", f"{chunk}")
             text = "".join(inner["text"] for inner in chunk["thinking"])
-            if self.owner(chunk.get("signature"), "chunk").text != text:
+            if self.owner_of(chunk.get("signature"), "chunk").text != text:
                 self.refuse("chunk", f"{chunk}")
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = []
         calls = 0
-        for block in said:
+        for block in answer:
             head, tail = halves(block.text)
             match block.kind:
                 case "think" | "sealed":
                     texts = [{"type": "text", "text": text} for text in ((head, tail) if block.whole else (head,))]
                     out += [_delta(content=[{"type": "thinking", "thinking": [text]}]) for text in texts]
                     if block.whole:
-                        signed = {"type": "thinking", "thinking": [], "signature": self.seal(block, "sig")}
+                        signed = {"type": "thinking", "thinking": [], "signature": self.make_opaque(block, "sig")}
                         out.append(_delta(content=[signed | {"closed": True}]))
                 case "text":
                     out += [_delta(content=text) for text in ((head, tail) if block.whole else (head,))]
@@ -95,7 +95,7 @@ class Mistral(_Messages):
                     call = {"id": block.call_id, "function": {"name": block.name, "arguments": args}, "index": calls}
                     out.append(_delta(tool_calls=[call]))
                     calls += 1
-        return data(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
+        return unnamed_events(*out, *([] if cut else [_delta("tool_calls" if calls else "stop"), "[DONE]"]))
 
 
 class Cohere(_Messages):
@@ -108,7 +108,7 @@ class Cohere(_Messages):
     def thinks(self, body: Body) -> bool:
         return bool(body.get("thinking", {}).get("type") != "disabled")
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return ["text"] if block.kind in ("think", "sealed") else []
 
     def check(self, body: Body) -> None:
@@ -118,14 +118,14 @@ class Cohere(_Messages):
                 if set(item) != {"type", item["type"]} or item["type"] not in ("thinking", "text"):
                     self.refuse("item", f"{item}")
                 if item["type"] == "text":
-                    self.flattened(item["text"], "flattened")
+                    self.refuse_reasoning_in_text(item["text"], "flattened")
                 elif item["thinking"] not in {block.text for block in self.blocks.values()}:
                     self.refuse("item", f"{item} was never thought")
-        self.paired(body["messages"])
+        self.check_tool_messages(body["messages"])
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = [{"type": "message-start", "id": "1", "delta": {"message": {"role": "assistant"}}}]
-        for index, block in enumerate(said):
+        for index, block in enumerate(answer):
             head, tail = halves(block.text or json.dumps(block.args))
             pieces = (head, tail) if block.whole else (head,)
             if block.kind == "call":
@@ -140,9 +140,9 @@ class Cohere(_Messages):
             if block.whole:
                 out.append({"type": "tool-call-end" if block.kind == "call" else "content-end", "index": index})
         if not cut:
-            reason = "TOOL_CALL" if any(block.kind == "call" for block in said) else "COMPLETE"
+            reason = "TOOL_CALL" if any(block.kind == "call" for block in answer) else "COMPLETE"
             out.append({"type": "message-end", "delta": {"finish_reason": reason, "usage": {}}})
-        return data(*out)
+        return unnamed_events(*out)
 
     interleaves = False
 
@@ -162,7 +162,7 @@ class Ollama(Upstream):
     def thinks(self, body: Body) -> bool:
         return bool(body.get("think", True))
 
-    def sends_back(self, block: Block, thinking: bool) -> Iterable[str]:
+    def required_kinds(self, block: Block, thinking: bool) -> Iterable[str]:
         return ["text"] if block.kind in ("think", "sealed") else []
 
     def call_id(self, number: int) -> str:
@@ -177,22 +177,22 @@ class Ollama(Upstream):
             if message["role"] == "tool":
                 returned.append(message["tool_name"])
                 continue
-            self.pairs(called, returned)
+            self.check_pairing(called, returned)
             calls = message.get("tool_calls") or []
             if any(not isinstance(call["function"]["arguments"], dict) for call in calls):
                 self.refuse("arguments", f"{calls}")
             called, returned = [call["function"]["name"] for call in calls], []
             if message["role"] == "assistant":
-                self.flattened(message["content"], "flattened")
+                self.refuse_reasoning_in_text(message["content"], "flattened")
                 thought = message.get("thinking", "")
                 whole = "\n\n".join(b.text for b in self.blocks.values() if b.kind in ("think", "sealed"))
                 if not isinstance(thought, str) or thought not in whole:
                     self.refuse("thinking", f"{thought!r}")
-        self.pairs(called, returned)
+        self.check_pairing(called, returned)
 
-    def stream(self, said: list[Block], cut: bool) -> list[bytes]:
+    def stream(self, answer: list[Block], cut: bool) -> list[bytes]:
         out: list[Body] = []
-        for block in said:
+        for block in answer:
             if block.kind == "call":
                 block.whole = True  # it comes in one piece
                 out.append({"content": "", "tool_calls": [{"function": {"name": block.name, "arguments": block.args}}]})

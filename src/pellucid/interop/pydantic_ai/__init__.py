@@ -1,9 +1,8 @@
-"""Pydantic AI: its messages are ours and ours are its, without loss; its agents ask our models; our gateway serves
-its agents.
+"""Pydantic AI: lossless conversion of messages, our models in its agents, and its agents behind the gateway.
 
-    to_pydantic(messages), from_pydantic(messages)      the history, both ways
-    Agent(PellucidModel(model))                         any of our models under a Pydantic AI agent
-    create_app(config, more=[PydanticAgent(agent)])   any Pydantic AI agent behind the gateway
+    to_pydantic(messages), from_pydantic(messages)      convert a history, without loss
+    Agent(PellucidModel(model))                         use a model of Pellucid in a Pydantic AI agent
+    create_app(config, more=[PydanticAgent(agent)])     serve a Pydantic AI agent by the gateway
 
 It needs the extra `pydantic-ai` (`pip install "pellucid[pydantic-ai]"`).
 """

@@ -1,20 +1,17 @@
-"""Any Pydantic AI agent behind the gateway: asked for a turn, it plays a whole run.
+"""Use a Pydantic AI agent as a model: one turn of the model is one run of the agent.
 
     app = create_app(config, more=[PydanticAgent(agent)])
 
-For whoever asks, the agent is the model, and its run is one turn of it:
+* Thoughts and text are streamed in order, as the agent receives them, from all model requests of the run.
+* A function that the agent calls is shown as a tool that the model's provider runs: a call and its return within the
+  turn. (A function call would ask the caller to run it.) Tools of the caller are function calls, and end the turn.
+* The arguments of an output tool are the text of the answer.
+* An error is an event. Before the first event, it is raised. An exception in the agent's code is reported without its
+  text.
+* `cancel` stops the run at once: it cancels the run's task and what that waits for.
 
-* Thought and text come in order, each piece when the agent has it, whichever of the run's model requests it is from.
-* A function that the agent runs itself is shown as a tool that the model's provider runs: a call and its return within
-  the turn. (As a function call it would ask the caller to run it.) The caller's own tools are function calls, and end
-  the turn.
-* An output tool is how the agent answers: its arguments are the answer's text.
-* What fails is an event, but before anything was said it is raised; nothing of the agent's own faults is told but that
-  there was one.
-* `cancel` stops the run at once: its task is cancelled, and with it whatever it waits for.
-
-The agent's history is kept for it: a response that came from here goes back to it as the calls, results and answers
-that it was, each with what the agent's own model signed.
+The agent's history is preserved: a response of this model is sent back to the agent as the calls, results and answers
+that it consisted of, each with the opaque data of the agent's own model.
 """
 
 from __future__ import annotations
@@ -52,14 +49,20 @@ from .turn_splitter import TurnSplitter
 
 API = "pydantic_ai"
 MAX_EVENTS_AHEAD = 256
-"""How many events the run may be ahead of who reads it."""
+"""Largest number of events that a run may be ahead of its reader."""
 
 
 class PydanticAgent:
-    """A Pydantic AI agent as something to ask.
+    """A Pydantic AI agent as a model.
 
-    `name` is its public name (the agent's own, if it has one). `deps` makes the dependencies of each run; `run` is
-    handed to every run as it is (`usage_limits`, `retries`, …).
+    Args:
+        agent: The agent.
+        name: Its public name; by default the agent's own.
+        deps: Makes the dependencies of each run.
+        run: Further arguments of every run (`usage_limits`, `retries`, …).
+
+    Raises:
+        ValueError: neither `name` nor the agent has a name.
     """
 
     def __init__(
@@ -80,15 +83,23 @@ class PydanticAgent:
         self._run_options = run or {}
 
     def warnings(self, call: ModelCall) -> list[str]:
-        """Nothing is known of what the agent's own model honours; Pydantic AI has its own words for that."""
+        """Return no warnings: which settings the agent's own model supports is not known here."""
         return []
 
     async def open(self, call: ModelCall) -> ModelStream:
-        """Begin a run. Raises `ModelError` when it fails before it has said anything."""
+        """Begin a run.
+
+        Raises:
+            ModelError: the run failed before its first event.
+            RequestError: the call has tools, and the agent has output validators.
+        """
         return await self._open(call, None)
 
     async def start(self, run_input: RunInput) -> LiveRun:
-        """A run of the agent itself, to be served (see `pellucid.agui`). Raises `RequestError`."""
+        """Create a run that serves the agent itself (see `pellucid.agui`), with its functions as function calls.
+
+        A `RequestError` is raised when the run is opened, as in `open`.
+        """
         mint = Minter(secrets.token_bytes(16))
         return LiveRun(
             _ServedRun(self, run_input),
@@ -100,7 +111,8 @@ class PydanticAgent:
 
     async def _open(self, call: ModelCall, run_input: RunInput | None) -> ModelStream:
         if call.tools and getattr(self._agent, "_output_validators", None):
-            # A run with the caller's tools may end with their calls, and Pydantic AI has no such run of this agent.
+            # A run with the caller's tools can end with calls of them. Pydantic AI validates every output, so this
+            # agent has no such run.
             raise RequestError(
                 "tools: this agent checks its own answers, and so can be given no tools; ask without them",
                 kind="unsupported",
@@ -143,7 +155,7 @@ class PydanticAgent:
                 async for event in event_stream:
                     await stream.forward(event)
         except UserError as error:
-            # Which tools an agent has is known within its run alone: toolsets may differ from one to the next.
+            # The names of an agent's tools are known only within a run, because its toolsets may differ in each run.
             for index, tool in enumerate(call.tools):
                 if "conflicts" in str(error) and f"{tool.name!r}" in str(error):
                     raise _RequestRejected(**name_conflict(index, tool.name)) from None
@@ -151,7 +163,7 @@ class PydanticAgent:
 
 
 class _TurnStage(Stage):
-    """Shows the agent's own functions as functions that are called here."""
+    """Shows the agent's own functions as function calls, with a turn for each model request."""
 
     def __init__(self, splitter: TurnSplitter) -> None:
         self._splitter = splitter
@@ -161,11 +173,11 @@ class _TurnStage(Stage):
 
 
 class _RequestRejected(RequestError):
-    """What was asked for cannot be, and who asked is told why."""
+    """A request that the agent cannot serve. The caller gets the reason."""
 
 
 class _ServedRun:
-    """The agent as what is asked in one run of it that is served."""
+    """The agent as the model of one run that serves it."""
 
     def __init__(self, agent: PydanticAgent, run_input: RunInput) -> None:
         self.name = agent.name
@@ -179,16 +191,22 @@ class _ServedRun:
 
 
 class AgentStream:
-    """A turn that an agent's run plays. `served`: what the application says beside its model is told as AG-UI's."""
+    """The stream of one turn, which a run of an agent produces.
+
+    Args:
+        origin: The origin of the parts.
+        client_tools: The names of the caller's tools.
+        is_served: Whether the agent is served, so that events of the application are sent as AG-UI events.
+    """
 
     queued = False
 
     def __init__(self, origin: ours.Origin, client_tools: frozenset[str], *, is_served: bool = False) -> None:
         self.early_error: ErrorInfo | None = None
-        """Why it failed, if it did before it said anything."""
+        """The error, if the run failed before its first event."""
         self._translator = EventTranslator(origin, client_tools, is_served=is_served)
         self._early_events: list[ModelEvent] = []
-        """What came before anybody received."""
+        """Events that came before `start`."""
         self._receive: ModelEventReceiver | None = None
         self._has_delivered = False
         self._is_over = False
@@ -202,7 +220,7 @@ class AgentStream:
         self._task = asyncio.create_task(self._run(run), name="pydantic-ai agent")
 
     async def wait_for_first_event(self) -> None:
-        """Until the agent said something, or failed."""
+        """Wait until the agent produced its first event, or failed or ended."""
         await self._first_event_ready.wait()
 
     async def _run(self, run: Callable[[], Awaitable[None]]) -> None:
@@ -214,7 +232,7 @@ class AgentStream:
             task = asyncio.current_task()
             if self._is_over or (task is not None and task.cancelling()):
                 raise
-            final_events = self._end_with_error(error)  # what the agent waited for was cancelled, and not the agent
+            final_events = self._end_with_error(error)  # Something that the agent waited for was cancelled, not the agent.
         except Exception as error:
             final_events = self._end_with_error(error)
         self._deliver(final_events)
@@ -270,19 +288,25 @@ class AgentStream:
 
 
 class EventTranslator:
-    """Pydantic AI's events of a run, one by one, as the events of one turn of ours. No task, no clock."""
+    """Translates Pydantic AI's events of a run to the events of one turn. It has no task and no clock.
+
+    Args:
+        origin: The origin of the parts.
+        client_tools: The names of the caller's tools.
+        is_served: Whether events of the application are sent as AG-UI events.
+    """
 
     def __init__(self, origin: ours.Origin, client_tools: frozenset[str], *, is_served: bool = False) -> None:
         self.emit = Emitter(origin)
         self._is_served = is_served
         self._client_tools = client_tools
-        """The tools that are the caller's to run."""
+        """The names of the tools that the caller runs."""
         self._request_index = 0
-        """Which of the run's model requests is under way: each counts its parts from 0."""
+        """The index of the current model request in the run. Each request counts its parts from 0."""
         self._opened_parts: dict[int, Any] = {}
-        """The parts of the request under way, as they opened."""
+        """The parts of the current request as they started, by index."""
         self._undecided_call: tuple[int, theirs.ToolCallPart] | None = None
-        """A call of which only the next event tells whether it is the agent's answer."""
+        """A call for which only the next event shows whether it is the agent's answer."""
         self._answer_indexes: set[int] = set()
         self._finish_reason: ours.FinishReason | None = None
 
@@ -364,7 +388,7 @@ class EventTranslator:
         )
 
     def _resolve_call(self, answer_call_id: str | None = None) -> None:
-        """Show a call as what it is: the agent's answer, if it has the id `answer`, or a tool that it runs itself."""
+        """Show the undecided call: as the agent's answer if it has this id, else as a tool that the agent runs."""
         if self._undecided_call is None:
             return
         (index, part), self._undecided_call = self._undecided_call, None
@@ -427,7 +451,7 @@ class EventTranslator:
         )
         is_deferred = isinstance(result.output, DeferredToolRequests)
         reason = result.response.finish_reason
-        # The run is whole, whatever its last request ended with: a tool call, often.
+        # The run is complete, whatever ended its last request (often a tool call).
         self._finish_reason = (
             "tool_call" if is_deferred else reason if reason in ("length", "content_filter") else "stop"
         )
@@ -441,7 +465,7 @@ def _args(args: Any) -> str | dict[str, Any]:
 def _opaque_details(
     part: Any, details: dict[str, Any] | None = None, provider_name: str | None = None
 ) -> dict[str, Any] | None:
-    """What only the model under the agent understands of a part, with its maker's name, for the way back."""
+    """Return the opaque data of the agent's model on a part, with its provider's name; None if there is none."""
     fields: dict[str, Any] = {
         "provider_name": provider_name or part.provider_name,
         "id": part.id if hasattr(part, "id") else None,
@@ -452,7 +476,7 @@ def _opaque_details(
 
 
 def _unmapped_event(event: Any) -> SideEvent:
-    """What is neither said nor done by the model: the application's own events, a tool that became available, …"""
+    """Return the side event for an event that is not of the model: of the application, of a new tool, …"""
     try:
         value = from_pydantic_ai.jsonable(event)
     except ValueError:
@@ -481,20 +505,21 @@ def _error_info(error: BaseException) -> ErrorInfo:
         return ErrorInfo("model_error", "the agent came to the limit of what one run of it may use", code="usage_limit")
     if isinstance(error, AgentRunError):
         return ErrorInfo("model_error", "the agent got no usable answer from its model", code="agent_failed")
-    # It may quote anything: the log says where it was, and the caller that it was.
+    # The text of the exception can contain anything, so the log has its location only.
     log.error("a fault of an agent: %s", error_location(error))
     return ErrorInfo("server_error", "the agent failed; the operator's log says where", code="agent_failed")
 
 
-# --- the history, for the agent ----------------------------------------------------------------------------------
+# --- the history of the agent ------------------------------------------------------------------------------------
 
 
 def _agent_history(
     messages: Sequence[ours.ModelMessage], origin: ours.Origin
 ) -> tuple[str | None, list[theirs.ModelMessage]]:
-    """What the caller instructs, and the rest.
+    """Return the caller's instructions, and the rest of the conversation for the agent.
 
-    The caller's instructions go beside the agent's own, which a system prompt in the history would stand in for.
+    The instructions are passed in addition to the agent's own. As a system prompt in the history they would replace
+    those.
     """
     instructions: list[str] = []
     history: list[ours.ModelMessage] = []
@@ -513,7 +538,7 @@ def _agent_history(
 
 
 def _split_run(response: ours.ModelResponse, origin: ours.Origin) -> list[ours.ModelMessage]:
-    """A run that was shown as one turn, as the turns and results that it was."""
+    """Split a run that was shown as one turn into its responses and results."""
     if not any((getattr(part, "origin", None) or response.origin) == origin for part in response.parts):
         return [response]
     out: list[ours.ModelMessage] = []

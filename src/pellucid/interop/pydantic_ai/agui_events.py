@@ -1,8 +1,8 @@
-"""What a Pydantic AI agent and an AG-UI client say to each other beside the model: the application's events, calls that
-wait for somebody, and what came of them.
+"""Convert what a Pydantic AI agent and an AG-UI client exchange besides the model's output.
 
-Events are of `ag_ui.core` or of `pellucid.protocols.agui`: emitted (`ctx.emit`), or a tool's metadata, as Pydantic AI's
-own adapter has it. What is emitted of another kind is a custom event of its name.
+These are the application's events, calls that wait for an answer, and the answers. Events are of `ag_ui.core` or of
+`pellucid.protocols.agui`. They are emitted (`ctx.emit`) or are the metadata of a tool's result, as in Pydantic AI's own
+adapter. Any other emitted value becomes a custom event of its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from . import from_pydantic_ai
 
 
 def side_event_of(event: Any) -> SideEvent | None:
-    """What the application emitted; None for what is Pydantic AI's own."""
+    """Return the side event for an event that the application emitted; None for Pydantic AI's own events."""
     if not isinstance(event, theirs.CustomEvent):
         return None
     payload = event.to_payload()
@@ -32,12 +32,12 @@ def side_event_of(event: Any) -> SideEvent | None:
 
 
 def side_events_of(result: Any) -> list[SideEvent]:
-    """The events that a tool returned beside its result."""
+    """Return the side events in the metadata of a tool's result."""
     metadata = getattr(result, "metadata", None)
     candidates = (
         metadata if isinstance(metadata, Iterable) and not isinstance(metadata, str | bytes | dict) else [metadata]
     )
-    # A model of pydantic's is iterable as well: over its fields.
+    # A model of Pydantic is iterable as well, over its fields.
     single_event = _as_side_event(metadata)
     return (
         [single_event]
@@ -47,7 +47,12 @@ def side_events_of(result: Any) -> list[SideEvent]:
 
 
 def interrupts_of(output: Any, client_tools: Collection[str]) -> list[SideEvent]:
-    """What the run waits for, but for the calls of those who asked for it."""
+    """Return the side events for the calls that a run waits for, without calls of the client's tools.
+
+    Args:
+        output: The output of the run.
+        client_tools: The names of the client's tools.
+    """
     if not isinstance(output, DeferredToolRequests):
         return []
     metadata = output.metadata
@@ -61,7 +66,7 @@ def interrupts_of(output: Any, client_tools: Collection[str]) -> list[SideEvent]
 
 
 def results_to(results: DeferredToolResults) -> TheirResults:
-    """What came of the calls."""
+    """Convert the results of deferred calls to Pydantic AI's."""
     approvals: dict[str, Any] = {}
     for id in results.approvals:
         approval = results.approval(id)

@@ -1,7 +1,7 @@
-"""Pydantic AI's parts in our words: what a model is to see of them, and nothing else.
+"""Convert Pydantic AI's parts to ours, with what a model sees of them.
 
-What we have no word for (run ids, retry budgets, cache points, …) is not this module's concern: `messages` keeps it.
-A count of 0 is one that nobody reported; in Pydantic AI the two look the same.
+Fields without a counterpart (run ids, retry budgets, cache points, …) are left out here; `messages` stores them. A
+number of tokens that is 0 becomes None, because Pydantic AI does not distinguish 0 from unknown.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pydantic_core import to_json, to_jsonable_python
 from ... import parts as ours
 
 REDACTED_ID = "redacted_thinking"
-"""The id that Pydantic AI gives to a thought of which Anthropic sent only a blob."""
+"""The id that Pydantic AI gives to a thought whose text Anthropic redacted."""
 
 
 def response_part(part: theirs.ModelResponsePart) -> ours.ModelResponsePart | None:
-    """The part; None for what our vocabulary has no kind for."""
+    """Convert a part of a response; None if there is no part of this kind in our vocabulary."""
     made: ours.ModelResponsePart | None = _convert(_RESPONSE_CONVERTERS, part)
     return made
 
 
 def request_part(part: theirs.ModelRequestPart) -> ours.ModelRequestPart | None:
-    """The part; None for what is not for a model, and for what our vocabulary has no kind for."""
+    """Convert a part of a request; None if it is not for a model or our vocabulary has no part of this kind."""
     made: ours.ModelRequestPart | None = _convert(_REQUEST_CONVERTERS, part)
     return made
 
@@ -38,12 +38,12 @@ def usage(reported: RequestUsage) -> ours.Usage:
 
 
 def _convert(table: dict[type, Callable[[Any], Any]], part: Any) -> Any:
-    # Pydantic AI makes subclasses for tools whose shape it knows; they say nothing else.
+    # Pydantic AI has subclasses for known tools, with the same content.
     converter = next((table[kind] for kind in type(part).__mro__ if kind in table), None)
     return converter(part) if converter is not None else None
 
 
-# --- what a model says -------------------------------------------------------------------------------------------
+# --- parts of responses ------------------------------------------------------------------------------------------
 
 
 def _shared_fields(part: Any) -> dict[str, Any]:
@@ -51,12 +51,15 @@ def _shared_fields(part: Any) -> dict[str, Any]:
 
 
 def details(raw: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Details as JSON, so that they can be stored and compared. None are told apart from nothing by what is kept."""
+    """Return details as JSON values, which can be stored and compared; None if they are empty.
+
+    The remainder that `messages` stores distinguishes empty details from None.
+    """
     return jsonable(raw) if raw else None
 
 
 def jsonable(value: Any) -> Any:
-    """The JSON value that Pydantic AI itself would store."""
+    """Return the JSON value that Pydantic AI would store for a value."""
     return to_jsonable_python(value, by_alias=True, bytes_mode="base64", serialize_unknown=True)
 
 
@@ -127,7 +130,7 @@ _RESPONSE_CONVERTERS: dict[type, Callable[[Any], ours.ModelResponsePart]] = {
 }
 
 
-# --- what is said to a model -------------------------------------------------------------------------------------
+# --- parts of requests -------------------------------------------------------------------------------------------
 
 
 def _system(part: theirs.SystemPromptPart) -> ours.SystemPromptPart:
@@ -144,7 +147,7 @@ def _user(part: theirs.UserPromptPart) -> ours.UserPromptPart:
 def _return(part: theirs.ToolReturnPart) -> ours.ToolReturnPart | ours.RetryPromptPart:
     if part.outcome == "retried":
         return ours.RetryPromptPart(part.model_response_str(wrap_if_error=False), part.tool_name, part.tool_call_id)
-    # An interrupted call has no result; its content says so, as that of a failed one does.
+    # An interrupted call has no result. Its content reports that, as the content of a failed call does.
     outcome: Any = "failed" if part.outcome == "interrupted" else part.outcome
     return ours.ToolReturnPart(part.tool_name, _returned_content(part), part.tool_call_id, outcome)
 
@@ -185,7 +188,7 @@ _REQUEST_CONVERTERS: dict[type, Callable[[Any], ours.ModelRequestPart]] = {
 
 
 def user_content(item: theirs.UserContent) -> ours.UserContent | None:
-    """The piece of content; None for a mark that is not content."""
+    """Convert a piece of content; None for a marker that is not content."""
     if isinstance(item, str):
         return ours.Text(item)
     if isinstance(item, theirs.TextContent):

@@ -1,34 +1,31 @@
-"""The history, from one library to the other and back, without loss.
+"""Convert a history between Pellucid and Pydantic AI, both ways, without loss.
 
     from_pydantic(to_pydantic(messages)) == messages
     to_pydantic(from_pydantic(messages)) == messages
 
-A message is translated, translated back, and the difference to what it was is kept with it, as JSON:
+A converted message lacks the fields that the other library does not have. So it is converted back at once, and the
+difference to the original, the *remainder*, is stored on the converted message as JSON. No list of fields is needed,
+and fields that a later release adds are included.
 
-* on a Pydantic AI message under `pellucid`: of a response's part in its `provider_details`, where it survives history
-  processors, stores and front ends; of all else in the message's `metadata`;
-* on a message of ours under `pydantic_ai`: in a response's `provider_details`, in a request's `metadata`. No wire
-  sends either.
+* On a Pydantic AI message the remainder is under `pellucid`: that of a response's part in the part's
+  `provider_details`, where history processors, stores and front ends preserve it; all else in the message's `metadata`.
+* On a message of ours it is under `pydantic_ai`: in a response's `provider_details`, or in a request's `metadata`. No
+  wire sends either.
 
-What was kept with a part is void once the part says something else: it may hold what was taken out. Nothing that
-was kept can change a part's kind but a refusal's (text, over there), and what is no patch is left alone: histories come
-back from clients.
+The remainder of a part is ignored if the content of the part changed, because it could contain what was removed. A
+remainder can change the kind of a part only from text to refusal. An invalid remainder is ignored, because histories
+come back from clients.
 
-"Without loss" is as Pydantic AI stores it (`ModelMessagesTypeAdapter`): an object of the application's own in a tool's
-result is the JSON of it afterwards, as it is there. Its deprecated `RetryPromptPart` comes back as what it stands for
-there.
+"Without loss" means as Pydantic AI stores messages (`ModelMessagesTypeAdapter`): an object of the application in a
+tool's result becomes JSON. The deprecated `RetryPromptPart` becomes the part that replaces it.
 
-What one vocabulary has no field for, as data: what is missing from `back` to be `whole` again.
+The difference is a patch:
 
-    patch = difference(whole, back)      # None when nothing is missing
-    apply(patch, back) == whole          # for any JSON values, and only as large as what differs
+    patch = difference(original, translated)         # None if they are equal
+    apply_patch(patch, translated) == original       # for any JSON values
 
-A message that is translated loses what the other side has no word for. So it is translated back at once, and the
-difference to what it was travels with the translation. No field is listed by hand, so none can be forgotten, and a
-field that a later release adds rides along by itself.
-
-A patch is JSON: `{"is": value}` stands in place of what there was; `{"in": {key: patch}, "without": [key]}` goes into
-an object, or by index into a list of the same length.
+A patch is JSON, as small as the difference: `{"is": value}` replaces a value; `{"in": {key: patch}, "without": [key]}`
+changes an object, or by index a list of the same length.
 """
 
 from __future__ import annotations
@@ -50,7 +47,7 @@ Patch = dict[str, Any]
 
 
 def difference(original: Any, translated: Any) -> Patch | None:
-    """What makes `whole` of `back`; None if they are the same."""
+    """Return the patch that makes `original` of `translated`; None if they are equal."""
     if isinstance(original, dict) and isinstance(translated, dict):
         entries = {key: {"is": value} for key, value in original.items() if key not in translated}
         shared = [(key, difference(value, translated[key])) for key, value in original.items() if key in translated]
@@ -62,12 +59,16 @@ def difference(original: Any, translated: Any) -> Patch | None:
         patches = [difference(*pair) for pair in zip(original, translated, strict=True)]
         entries_by_index = {str(index): patch for index, patch in enumerate(patches) if patch is not None}
         return {"in": entries_by_index} if entries_by_index else None
-    # 1, 1.0 and True are equal in Python, and three things in JSON.
+    # 1, 1.0 and True are equal in Python, but different in JSON.
     return None if type(original) is type(translated) and original == translated else {"is": original}
 
 
 def apply_patch(patch: Any, translated: Any) -> Any:
-    """`back` made whole. Raises `ValueError` for what is no patch of it: patches come back from clients."""
+    """Apply a patch to a JSON value.
+
+    Raises:
+        ValueError: it is not a patch of this value. (Patches come back from clients.)
+    """
     if not isinstance(patch, dict):
         raise ValueError("a patch is an object")
     if "is" in patch:
@@ -92,38 +93,54 @@ _DIGEST_FIELDS = ("part_kind", "tool_name", "tool_call_id", "content", "args", "
 
 
 def content_digest(part: dict[str, Any]) -> str:
-    """A digest of what a part says. What was kept with a part that says something else by now is void: it may
-    hold the very words that were taken out."""
-    # An object's keys have no order, neither in JSON nor in a database that keeps it.
+    """Return a digest of the content of a part.
+
+    The remainder of a part with another content is ignored, because it could contain what was removed.
+    """
+    # Databases that store JSON may change the order of keys.
     text = msgspec.json.encode([part.get(name) for name in _DIGEST_FIELDS], order="sorted")
     return blake2b(text, digest_size=9).hexdigest()
 
 
 KEY_IN_THEIRS = "pellucid"
-"""The key under which a Pydantic AI message keeps what it has no field for."""
+"""The key of the remainder on a Pydantic AI message."""
 KEY_IN_OURS = "pydantic_ai"
-"""The same on a message of ours."""
+"""The key of the remainder on a message of ours."""
 
 Remainder = dict[str, Any]
 """`message`: a patch of the message's own fields; `parts`: by index, `[digest, patch]`; `also`: `[index, part]` for
-parts that have no counterpart on the other side."""
+parts without a counterpart in the other library."""
 
 
 def to_pydantic(messages: Sequence[ours.ModelMessage]) -> list[theirs.ModelMessage]:
-    """Our messages as Pydantic AI's; `ModelMessagesTypeAdapter` takes them."""
+    """Convert our messages to Pydantic AI's.
+
+    Args:
+        messages: The history.
+
+    Returns:
+        Messages that `ModelMessagesTypeAdapter` can store, with the remainder for `from_pydantic`.
+    """
     return [_to_theirs(message) for message in messages]
 
 
 def from_pydantic(messages: Sequence[theirs.ModelMessage]) -> list[ours.ModelMessage]:
-    """Pydantic AI's messages as ours, with all that ours have no field for kept for the way back."""
+    """Convert Pydantic AI's messages to ours.
+
+    Args:
+        messages: The history.
+
+    Returns:
+        Our messages, with the remainder for `to_pydantic`.
+    """
     return [_with_their_remainder(message, read_message(message)) for message in messages]
 
 
-# --- from theirs -------------------------------------------------------------------------------------------------
+# --- from Pydantic AI --------------------------------------------------------------------------------------------
 
 
 def read_message(message: theirs.ModelMessage) -> ours.ModelMessage:
-    """The message as a model is to see it. What ours have no field for is not kept."""
+    """Convert a message for a model, without storing the remainder."""
     stripped, remainder = _split_remainder(message)
     converted = _convert_theirs(stripped)
     return _restore_ours(converted, remainder) if remainder else converted
@@ -155,7 +172,7 @@ def _convert_theirs(message: theirs.ModelMessage) -> ours.ModelMessage:
 
 
 def _restore_ours(converted: ours.ModelMessage, remainder: Remainder) -> ours.ModelMessage:
-    """The message with what was kept of it; as it is, if what was kept does not fit."""
+    """Return the message with its remainder applied; unchanged if the remainder is invalid."""
     fields = msgspec.to_builtins(converted)
     try:
         restored = _apply_remainder(fields, remainder, {("text", "refusal")})
@@ -186,7 +203,7 @@ def _store_in_ours(message: ours.ModelMessage, remainder: Remainder) -> ours.Mod
     return replace(message, provider_details={**(message.provider_details or {}), KEY_IN_OURS: remainder})
 
 
-# --- from ours ---------------------------------------------------------------------------------------------------
+# --- to Pydantic AI ----------------------------------------------------------------------------------------------
 
 
 def _to_theirs(message: ours.ModelMessage) -> theirs.ModelMessage:
@@ -213,7 +230,7 @@ def _restore_theirs(
 
 
 def _with_our_remainder(message: ours.ModelMessage) -> theirs.ModelMessage:
-    """The message in their words, holding what they have no field for."""
+    """Convert a message of ours, and store the remainder on it."""
     converted = _convert_ours(message)
     has_counterpart = [not isinstance(part, to_pydantic_ai.UNMAPPED_PARTS) for part in message.parts]
     carriers = [_digested_part(dumped) for dumped in _dump(converted)["parts"]]
@@ -225,7 +242,7 @@ def _with_our_remainder(message: ours.ModelMessage) -> theirs.ModelMessage:
     if isinstance(converted, theirs.ModelResponse):
         for index, [digest, patch] in remainder.pop("parts", {}).items():
             store_on_part(converted.parts[int(index)], [digest, patch])
-        # A turn that only parts had to be kept of needs nothing on the message.
+        # If only parts have a remainder, the message needs none.
         if not remainder:
             return converted
     converted.metadata = {**(converted.metadata or {}), KEY_IN_THEIRS: remainder}
@@ -258,7 +275,7 @@ def _convert_ours(message: ours.ModelMessage) -> theirs.ModelMessage:
 
 
 def part_remainder(part: ours.ModelResponsePart, their_part: theirs.ModelResponsePart) -> list[Any] | None:
-    """What `there` has no field for of `part`, as it is held on it."""
+    """Return the remainder of a part for its counterpart, `[digest, patch]`; None if nothing is missing."""
     translated = from_pydantic_ai.response_part(their_part)
     original, translated_fields = (
         msgspec.to_builtins(part),
@@ -272,7 +289,7 @@ def store_on_part(their_part: Any, remainder: list[Any]) -> None:
     their_part.provider_details = {**(their_part.provider_details or {}), KEY_IN_THEIRS: remainder}
 
 
-# --- what is kept ------------------------------------------------------------------------------------------------
+# --- the remainder -----------------------------------------------------------------------------------------------
 
 
 def _dump(message: theirs.ModelMessage) -> dict[str, Any]:
@@ -288,7 +305,7 @@ def _dump_part(part: theirs.ModelResponsePart) -> dict[str, Any]:
 
 
 def _digested_part(dumped: dict[str, Any]) -> dict[str, Any]:
-    # A file's identifier and the like may be filled in on the way; its bytes are what it says.
+    # Pydantic AI may fill in fields such as a file's identifier. Its content is its bytes.
     content = dumped.get("content")
     if dumped.get("part_kind") == "file" and isinstance(content, dict):
         return {**dumped, "content": content.get("data")}
@@ -301,8 +318,14 @@ def _remainder_of(
     has_counterpart: Sequence[bool],
     carriers: Sequence[dict[str, Any]],
 ) -> Remainder:
-    """What is missing from `back`: `counted` says which parts of `whole` have a counterpart there, and `carriers`
-    are those counterparts."""
+    """Return what is missing from a message that was converted and converted back.
+
+    Args:
+        original: The message.
+        translated: The message after both conversions.
+        has_counterpart: For each part of the original, whether it has a counterpart in the converted message.
+        carriers: The counterparts, in order.
+    """
     remainder: Remainder = {}
     fields = difference(_fields(original), _fields(translated))
     if fields is not None:
@@ -331,7 +354,17 @@ def _apply_remainder(
     allowed_kind_changes: set[tuple[str, str]] | None,
     carriers: Sequence[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """`back` with what was kept. `kinds` are the changes of a part's kind that are allowed; None for any."""
+    """Return a message with its remainder applied.
+
+    Args:
+        translated: The message.
+        remainder: The remainder.
+        allowed_kind_changes: The changes of a part's kind that are allowed; None for any.
+        carriers: The parts that carry the remainder, to check the digests; None if they were checked.
+
+    Raises:
+        ValueError: the remainder does not fit the message.
+    """
     restored = apply_patch(remainder["message"], _fields(translated)) if "message" in remainder else _fields(translated)
     parts = []
     for index, part in enumerate(translated["parts"]):
@@ -359,7 +392,7 @@ def _fields(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split_remainder(message: theirs.ModelMessage) -> tuple[theirs.ModelMessage, Remainder]:
-    """The message without what it holds for us, and that; what its parts say something else about is left out."""
+    """Return a message without its remainder, and the remainder without that of parts whose content changed."""
     metadata = message.metadata or {}
     stored = metadata.get(KEY_IN_THEIRS)
     remainder: Remainder = dict(stored) if isinstance(stored, dict) else {}
@@ -385,7 +418,7 @@ def _split_remainder(message: theirs.ModelMessage) -> tuple[theirs.ModelMessage,
 
 
 def _current_remainders(stored: Any, message: theirs.ModelMessage) -> dict[str, Any]:
-    """What was kept of parts that still say what they said, by the index of what we make of each."""
+    """Return the remainders of parts whose content did not change, by the index of the counterpart."""
     if not isinstance(stored, dict):
         return {}
     current = {}
@@ -403,7 +436,7 @@ def _current_remainders(stored: Any, message: theirs.ModelMessage) -> dict[str, 
 
 
 def _counterpart_indexes(message: theirs.ModelMessage) -> list[int | None]:
-    """For each part of the message, the index of what we make of it; None for what we have no kind for."""
+    """Return for each part of a message the index of its counterpart; None for parts without one."""
     convert: Any = (
         from_pydantic_ai.request_part if isinstance(message, theirs.ModelRequest) else from_pydantic_ai.response_part
     )

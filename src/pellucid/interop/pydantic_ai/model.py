@@ -1,11 +1,11 @@
-"""Any of our models under a Pydantic AI agent.
+"""Use a model of Pellucid in a Pydantic AI agent.
 
     agent = Agent(PellucidModel(model))
     result = await agent.run("Why is the sky blue?")
 
-Every request is read as a stream, whichever way it was asked for, so both ways give the same parts. What a part
-carries beside its text (a signature, the provider's own data, what Pydantic AI has no field for) goes with it, so
-that the next request of a tool loop gives the provider back what it said, byte for byte.
+Every request is read as a stream, also for `request`, so both ways give the same parts. The parts carry opaque data
+(signatures, details of the provider) and what Pydantic AI has no field for. So the next request of a tool loop returns
+to the provider what it sent, byte for byte.
 """
 
 from __future__ import annotations
@@ -37,13 +37,16 @@ from . import to_pydantic_ai
 from .messages import KEY_IN_THEIRS, part_remainder, read_message, store_on_part, to_pydantic
 
 PROFILE: ModelProfile = {"supports_json_schema_output": True, "supports_thinking": True}
-"""What our models can do as far as Pydantic AI asks; a wire that cannot says so itself."""
+"""What all our models support in terms of Pydantic AI. A wire that does not support it raises an error."""
 
 
 class PellucidModel(Model[Any]):
-    """A model of ours (anything that can be `Asked`) as a Pydantic AI model.
+    """A Pydantic AI model that calls a model of Pellucid.
 
-    `profile` and `settings` are Pydantic AI's own, and go over what is known of the model.
+    Args:
+        model: The model (any `ChatModel`).
+        profile: Pydantic AI's profile; it replaces what is known of the model.
+        settings: Pydantic AI's settings for every request.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class PellucidModel(Model[Any]):
         converted = [self._with_origin(message, read_message(message)) for message in messages]
         parts = self._get_instruction_parts(messages, parameters) or ()
         instructions = "\n\n".join(part.content for part in parts if part.content)
-        # Each request of a conversation repeats them; they hold once, for all of it.
+        # Pydantic AI repeats the instructions in each request of a conversation. Here they are set once.
         first_request = next(
             (index for index, message in enumerate(converted) if isinstance(message, ours.ModelRequest)), None
         )
@@ -118,9 +121,9 @@ class PellucidModel(Model[Any]):
         return converted
 
     def _with_origin(self, message: theirs.ModelMessage, converted: ours.ModelMessage) -> ours.ModelMessage:
-        """What Pydantic AI's own model for this provider said is this provider's too, if it was this model.
+        """Set our origin on a response that Pydantic AI's own model for the same provider and model produced.
 
-        Its signatures go back then; Pydantic AI itself asks for no more than the provider's name.
+        Its signatures are then returned to the provider. (Pydantic AI compares only the provider's name.)
         """
         origin = self.chat_model.origin
         if not isinstance(message, theirs.ModelResponse) or not isinstance(converted, ours.ModelResponse):
@@ -131,18 +134,18 @@ class PellucidModel(Model[Any]):
 
 @dataclass
 class PellucidStreamedResponse(StreamedResponse):
-    """One turn of our model, as Pydantic AI streams it."""
+    """The stream of one turn, as Pydantic AI reads it."""
 
     _chat_model: ChatModel
     _reader: StreamReader
     _fold: Fold = field(default_factory=Fold)
     _timestamp: datetime = field(default_factory=lambda: datetime.now(UTC))
     _opened_parts: dict[int, ours.ModelResponsePart] = field(default_factory=dict)
-    """The parts of the item under way, as they opened, by their index in the turn."""
+    """The parts of the open item as they started, by their index in the turn."""
     _shown_indexes: set[int] = field(default_factory=set)
-    """Those that Pydantic AI knows of."""
+    """The indexes of parts that Pydantic AI has."""
     _finished_parts: int = 0
-    """How many parts came before the item under way."""
+    """Number of parts before the open item."""
 
     async def _get_event_iterator(self) -> AsyncIterator[theirs.ModelResponseStreamEvent]:
         while not self._cancelled:
@@ -187,7 +190,7 @@ class PellucidStreamedResponse(StreamedResponse):
                 self._end()
 
     def _start(self, index: int, part: ours.ModelResponsePart) -> Iterator[theirs.ModelResponseStreamEvent]:
-        """Calls are told of when they open; other parts when there is something in them."""
+        """Show a call when it starts. Other parts are shown with their first content."""
         self._opened_parts[index] = part
         if isinstance(part, ours.ToolCallPart):
             self._shown_indexes.add(index)
@@ -227,11 +230,11 @@ class PellucidStreamedResponse(StreamedResponse):
             )
 
     def _item_end(self) -> Iterator[theirs.ModelResponseStreamEvent]:
-        """Now all is known of the item's parts: what came late, and what Pydantic AI has no field for, goes along."""
+        """Complete the parts of an item: add what came late, and what Pydantic AI has no field for."""
         snapshot = self._fold.snapshot()
         assert snapshot is not None
         parts = snapshot.parts[self._finished_parts :]
-        # A thought of which only the fact is known has no events of its own.
+        # A thought without any content has no events of its own.
         indexes: list[int | None] = [*self._opened_parts] or [None] * len(parts)
         for index, part in zip(indexes, parts, strict=True):
             if index is not None and index in self._shown_indexes:
@@ -247,7 +250,7 @@ class PellucidStreamedResponse(StreamedResponse):
     def _finish_part(self, index: int, part: ours.ModelResponsePart) -> Iterator[theirs.ModelResponseStreamEvent]:
         shown_part: Any = self._parts_manager.get_part_by_vendor_id(index)
         if isinstance(part, ours.ToolCallPart | ours.BuiltinToolCallPart):
-            # An id that was missing is Pydantic AI's now, and an object that came whole is the text of it.
+            # Pydantic AI made an id if there was none, and converted arguments that came as an object to text.
             part = replace(part, tool_call_id=shown_part.tool_call_id, args=shown_part.args)
         shown_details = shown_part.provider_details or {}
         details = {name: value for name, value in (_details(part) or {}).items() if shown_details.get(name) != value}
@@ -287,7 +290,7 @@ def _details(part: ours.ModelResponsePart) -> dict[str, Any] | None:
 
 
 def _model_error(model: str, error: ErrorInfo, *, in_stream: bool = False) -> ModelAPIError:
-    """The error as Pydantic AI raises it, with its category where there is a status to tell it by."""
+    """Return an error as Pydantic AI raises it; with the HTTP status, if there is one."""
     fields: Any = {"provider_error_code": error.code, "retry_after": error.retry_after, "in_stream": in_stream}
     if error.status is None:
         return ModelAPIError(model, error.full_message, **fields)

@@ -1,5 +1,7 @@
-"""How a model is to be used, in the other library's words. Most settings have one name on both sides, as ours follow
-Pydantic AI's; a provider's own (`anthropic_…`, `openai_…`) pass as they are.
+"""Convert settings, tools and output formats between Pydantic AI and Pellucid.
+
+Most settings have the same name, because ours follow Pydantic AI. Settings of a provider (`anthropic_…`, `openai_…`)
+are not changed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from pydantic_ai.tools import ToolDefinition as TheirTool
 from ...settings import ModelSettings, OutputFormat, ToolChoice, ToolDefinition
 
 _APPLIED_BY_PYDANTIC_AI = frozenset(
-    # What Pydantic AI itself does, or what stands elsewhere in the call.
+    # Settings that Pydantic AI applies itself, or that are elsewhere in the call.
     (
         "request_timeout",
         "first_event_timeout",
@@ -40,7 +42,7 @@ _SHARED = frozenset(
         "thinking",
     )
 )
-"""What a caller of an agent may say of the model that the agent uses."""
+"""The settings of a caller that an agent passes to its model."""
 
 
 def settings_from(settings: TheirSettings | None, parameters: ModelRequestParameters) -> ModelSettings:
@@ -48,7 +50,7 @@ def settings_from(settings: TheirSettings | None, parameters: ModelRequestParame
         name: value for name, value in (settings or {}).items() if name not in _APPLIED_BY_PYDANTIC_AI
     }
     if "timeout" in converted and not isinstance(converted["timeout"], int | float):
-        del converted["timeout"]  # an httpx.Timeout, which times the steps of a client that is not ours
+        del converted["timeout"]  # An httpx.Timeout has times for the steps of httpx, which is not used here.
     if parameters.thinking is not None:
         converted["thinking"] = parameters.thinking
     return cast("ModelSettings", converted)
@@ -81,11 +83,14 @@ def tools_to(tools: tuple[ToolDefinition, ...]) -> list[TheirTool]:
 
 
 def choice_from(settings: TheirSettings | None, parameters: ModelRequestParameters) -> ToolChoice:
-    """Whether the model may call. A function tool is the user's, an output tool is how an answer is given."""
+    """Return which tools the model may or must call.
+
+    Function tools are the application's. A call of an output tool is the answer.
+    """
     choice = (settings or {}).get("tool_choice")
     output_tools = tuple(tool.name for tool in parameters.output_tools)
     declared = set(parameters.declared_tool_defs)
-    # Where no words will do for an answer, the model has to call something.
+    # If neither text nor an image can be the answer, the model must call a tool.
     if parameters.allow_text_output or parameters.allow_image_output:
         default_choice, allows_text = ToolChoice("auto"), True
     else:

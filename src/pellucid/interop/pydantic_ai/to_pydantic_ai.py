@@ -1,7 +1,7 @@
-"""Our parts in Pydantic AI's words: what can be said in them, and nothing else.
+"""Convert our parts to Pydantic AI's, as far as these have the fields.
 
-What cannot (an origin, an item, log-probabilities, …) is not this module's concern: `messages` keeps it. A time that
-is not known is the epoch: never now, never guessed.
+Fields without a counterpart (an origin, an item, log probabilities, …) are left out here; `messages` stores them. An
+unknown time becomes 1970-01-01, never the current time.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ... import parts as ours
 UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 
 NATIVE_REASON_KEY = "finish_reason"
-"""Where Pydantic AI's own models keep the provider's word for why it stopped, in `provider_details`."""
+"""The key in `provider_details` under which Pydantic AI's models store the provider's own finish reason."""
 
 
 def response_part(part: ours.ModelResponsePart) -> theirs.ModelResponsePart | None:
-    """The part; None for what their vocabulary has no kind for."""
+    """Convert a part of a response; None if Pydantic AI has no part of this kind."""
     converter = _RESPONSE_CONVERTERS[type(part)]
     return converter(part) if converter is not None else None
 
@@ -35,7 +35,7 @@ def request_part(part: ours.ModelRequestPart, timestamp: datetime) -> theirs.Mod
 
 
 def usage(reported: ours.Usage) -> RequestUsage:
-    """Pydantic AI counts what nobody counted as 0, and says how many requests that is true of."""
+    """Convert usage. Pydantic AI has 0 for unknown numbers, and the number of requests without any numbers."""
     numbers = {name: getattr(reported, name) or 0 for name in reported.__struct_fields__ if name != "details"}
     is_unknown = reported == ours.Usage()
     return RequestUsage(**numbers, details=dict(reported.details), unmeasured_requests=int(is_unknown))
@@ -45,11 +45,11 @@ def finish_reason(reason: ours.FinishReason | None) -> theirs.FinishReason | Non
     return None if reason == "pause" else reason
 
 
-# --- what a model says -------------------------------------------------------------------------------------------
+# --- parts of responses ------------------------------------------------------------------------------------------
 
 
 def _shared_fields(part: Any) -> dict[str, Any]:
-    """The fields that have the same name and meaning on both sides."""
+    """Return the fields that have the same name and meaning in both libraries."""
     return {"id": part.id, "provider_name": part.provider_name, "provider_details": part.provider_details or None}
 
 
@@ -115,17 +115,17 @@ _RESPONSE_CONVERTERS: dict[type, Callable[[Any], theirs.ModelResponsePart] | Non
     ours.BuiltinToolReturnPart: _builtin_return,
     ours.FilePart: _file,
     ours.CompactionPart: _compaction,
-    # Blocks that nobody but their maker may read: they ride with the message, and no other model is shown them.
+    # Only the producer can read these blocks. They are stored with the message and shown to no other model.
     ours.OpaquePart: None,
     ours.SealedPart: None,
 }
 
 
 UNMAPPED_PARTS = tuple(kind for kind, make in _RESPONSE_CONVERTERS.items() if make is None)
-"""Our parts that have no counterpart."""
+"""Our parts without a counterpart in Pydantic AI."""
 
 
-# --- what is said to a model -------------------------------------------------------------------------------------
+# --- parts of requests -------------------------------------------------------------------------------------------
 
 
 def _system(part: ours.SystemPromptPart, timestamp: datetime) -> theirs.SystemPromptPart:
@@ -144,7 +144,7 @@ def _return(part: ours.ToolReturnPart, timestamp: datetime) -> theirs.ToolReturn
 
 
 def _returned_content(content: Any) -> Any:
-    """What a function returned. Content parts are content parts also when a store's JSON made objects of them."""
+    """Convert the result of a function. Content parts are recognised also as JSON objects, as a store returns them."""
     if not isinstance(content, list):
         return content
     try:
@@ -181,7 +181,7 @@ _DEFAULT_MEDIA_TYPES = {
     ours.Video: "video/mp4",
     ours.File: "application/octet-stream",
 }
-"""What to call data of which only the kind is known."""
+"""The media type of content whose media type is unknown."""
 
 
 def user_content(item: ours.UserContent) -> theirs.UserContent:
@@ -197,7 +197,7 @@ def user_content(item: ours.UserContent) -> theirs.UserContent:
             item.url, media_type=media_type, vendor_metadata={"detail": detail} if detail else None
         )
         return made
-    # Whose file it is stands nowhere with us; OpenAI's are the ones that have a name on our wires.
+    # Our parts do not have the provider of a file. On our wires only OpenAI's files have ids.
     return theirs.UploadedFile(file_id or "", "openai", media_type=media_type)
 
 

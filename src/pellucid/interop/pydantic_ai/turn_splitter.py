@@ -1,8 +1,8 @@
-"""An agent's whole run, played as one turn (see `agent`), told as the turns that it was.
+"""Split the run of an agent, which is played as one turn (see `agent`), into the turns that it had.
 
-Where an agent is asked as a model, the functions that it calls itself are tools of a model's provider. Where it is
-served as an agent, they are functions: each request to its model is a turn, calls end one, and results follow it. What
-comes out is a legal run again (`pellucid.fold`), its items and parts counted anew in every turn.
+Where an agent is used as a model, the functions that it calls are shown as tools of a provider. Where it is served as
+an agent, they are functions: each request to its model is a turn, calls end a turn, and results follow it. The output
+is a legal run (`pellucid.fold`); the indexes of items and parts start at 0 in every turn.
 """
 
 from __future__ import annotations
@@ -30,18 +30,22 @@ from ...run import Mint
 
 
 class TurnSplitter:
-    """`feed` it what a run says, as often as it says something. `mint` gives results their ids."""
+    """Splits the events of one turn into turns with function calls.
+
+    Args:
+        mint: Makes the ids of results.
+    """
 
     def __init__(self, mint: Mint) -> None:
         self._mint = mint
         self._response_start: ResponseStartEvent | None = None
         self._in_turn = False
         self._item_index = self._part_index = 0
-        """How many this turn has had."""
+        """Numbers of items and parts in this turn so far."""
         self._held_item: ItemStartEvent | None = None
-        """An item of which only its part tells what it is."""
+        """The start of an item whose part determines its kind."""
         self._in_result = self._in_call = False
-        """Whether the open item is the result, or the call, of one of the agent's functions."""
+        """Whether the open item is the result, or the call, of a function of the agent."""
         self._turn_calls: list[ours.ToolCallPart] = []
         """The turn's calls of the agent's own functions, which are announced when it ends."""
 
@@ -102,7 +106,7 @@ class TurnSplitter:
             self._in_result = True
             return
         if is_own and isinstance(next_event, PartDeltaEvent):
-            # What opens has no details yet; that its provider runs it is said at once after.
+            # The start of a part has no details. The next event says if the provider runs the tool.
             is_own = _is_agent_function(
                 replace(part, provider_details=getattr(next_event.delta, "provider_details", None))
             )
@@ -135,7 +139,7 @@ class TurnSplitter:
 
     def _item_end(self, event: ItemEndEvent, out: list[Event]) -> None:
         if self._in_result or self._held_item is not None:
-            # A result is told; of an item that broke off before its part there is nothing to tell.
+            # The result has been sent. An item that was interrupted before its part is not shown.
             self._in_result, self._held_item = False, None
             return
         out.append(replace(event, index=self._item_index))
@@ -143,7 +147,7 @@ class TurnSplitter:
 
 
 def _is_agent_function(part: Any) -> bool:
-    """Whether it is of one of the agent's functions, not of a tool that its model's provider has."""
+    """Return whether a part is of a function of the agent, and not of a tool of its model's provider."""
     builtin_parts = ours.BuiltinToolCallPart | ours.BuiltinToolReturnPart
     return isinstance(part, builtin_parts) and not (part.provider_details or {}).get("native")
 

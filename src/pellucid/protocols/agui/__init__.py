@@ -1,9 +1,10 @@
 """AG-UI: `POST /ag-ui`, in the dialects of its clients from 0.0.39 to 1.0, and of the proposal of 2025.
 
-`Encoder` writes a run as its events, `parse_input` reads what a run is asked with. The protocol's own classes are here
-for whoever speaks it: events (`decode_event`, `encode_event`), messages, and what goes with a run; `Expander` turns
-chunks into whole events; an event's `as_side_event` is what carries it through a run.
-`pellucid.protocols.agui.verify` says whether a sequence of events is legal.
+* `Encoder` writes a run as AG-UI events; `parse_input` reads the body of a request.
+* The protocol's own types are exported: events (`decode_event`, `encode_event`), messages, the input of a run.
+* `Expander` replaces chunk events by the start, content and end events that they stand for.
+* `as_side_event` of an event makes the side event that carries it through a run.
+* `pellucid.protocols.agui.verify` checks whether a sequence of events is legal.
 """
 
 from ..errors import status_of

@@ -1,15 +1,18 @@
-"""Chunks: a message or a call without explicit start and end, and back.
+"""Chunk events: messages and tool calls without explicit start and end events.
 
-`Expander` gives the events that chunks stand for, `chunked` the chunks for events. Which chunk belongs where, and what
-ends it, are the official client's rules (its `chunks/transform.ts`):
+`Expander` replaces chunks by the events that they stand for; `as_chunks` does the opposite. The rules are those of the
+official client (its `chunks/transform.ts`):
 
-* The first chunk needs an id, and a call's name; later ones may leave both out, or repeat what the first one said.
-* Each agent (a subagent, or the one that runs) has one message or call open in chunks at a time. Another id, another
-  kind of chunk, or an explicit event of that agent ends it; what tells of the run or of all messages ends everybody's.
-* RAW, activities, encrypted values and a subagent's start end nothing. An empty delta says nothing.
+* The first chunk of a message needs an id; the first of a call needs an id and a name. Later chunks omit both, or
+  repeat the values of the first.
+* Each agent (a subagent, or the main agent) has at most one message or call open in chunks. Another id, another kind of
+  chunk, or an explicit event of that agent ends it. An event of the run, or a snapshot of all messages, ends those of
+  all agents.
+* RAW, activities, encrypted values and SUBAGENT_STARTED end nothing. An empty delta is ignored.
 
-The proposal has its own rules for reasoning: it ends at the next event that is not of reasoning, or at an empty chunk.
-No empty delta comes out: what an empty chunk has in `metadata` and `rawEvent` goes to the message's end.
+The proposal has its own rules for reasoning: a reasoning message ends at the next event that is not a reasoning event,
+or at an empty chunk. `Expander` returns no empty delta: the `metadata` and `rawEvent` of an empty chunk go to the end
+event of its message.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from .dialects import Dialect
 
 
 class _ChunkKind(NamedTuple):
-    """A kind of chunk, and what it stands for."""
+    """A kind of chunk event, and the events that it stands for."""
 
     chunk_type: type[e.TextMessageChunkEvent] | type[e.ToolCallChunkEvent] | type[e.ReasoningMessageChunkEvent]
     start_type: type[Any]
@@ -30,7 +33,7 @@ class _ChunkKind(NamedTuple):
     end_type: type[Any]
     id_field: str
     first_fields: tuple[str, ...]
-    """What else the first one tells; the rest may repeat it."""
+    """Further fields of the first chunk, which later chunks may repeat."""
     required_fields: tuple[str, ...]
 
 
@@ -82,7 +85,7 @@ _ENDS_ALL = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent, e.MessagesS
 
 
 class _OpenEntity:
-    """What one agent has open in chunks."""
+    """The message or call that one agent has open in chunks."""
 
     __slots__ = ("end_metadata", "first_chunk", "id", "kind", "raw_event", "subagent_run_id")
 
@@ -92,7 +95,7 @@ class _OpenEntity:
         self.first_chunk = first_chunk
         self.subagent_run_id: str | None = first_chunk.subagent_run_id
         self.end_metadata: dict[str, Any] | None = None
-        """What came without text, and is told at the end."""
+        """The `metadata` of empty chunks, for the end event."""
         self.raw_event: Any = None
 
     def make_event(self, cls: type[Any], subagent_run_id: str | None = None, **fields: Any) -> e.AGUIEvent:
@@ -103,7 +106,11 @@ class _OpenEntity:
 
 
 class Expander:
-    """`feed` any event; what comes out has no chunks. `end` closes what is open."""
+    """Replaces the chunk events of a stream by start, content and end events.
+
+    `feed` takes every event of the stream, in order, and returns events without chunks; `end` returns the end events of
+    what is still open.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -114,7 +121,12 @@ class Expander:
         return bool(self._open_entities)
 
     def feed(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
-        """Raises `RequestError` (code `bad_chunk`) for a chunk that belongs nowhere."""
+        """Return the event without chunks, after the end events that it causes.
+
+        Raises:
+            RequestError: (code `bad_chunk`) a chunk belongs to no open message or call and cannot begin one, or
+                contradicts the first chunk.
+        """
         kind = _KINDS.get(type(event))
         if kind is not None:
             return self._expand(kind, event)
@@ -160,7 +172,7 @@ class Expander:
         for name in kind.first_fields:
             repeated, first = getattr(event, name), getattr(entity.first_chunk, name)
             if repeated is not None and repeated != (first or ("assistant" if name == "role" else None)):
-                raise _bad_chunk(f"the {name} of a {kind.chunk_type.type} is not that of the first one")
+                raise _bad_chunk(f"the {name} of a {kind.chunk_type.type} differs from that of the first chunk")
         if delta:
             fields = {"metadata": event.metadata, "raw_event": event.raw_event, "timestamp": event.timestamp}
             out.append(entity.make_event(kind.delta_type, event.subagent_run_id, delta=delta, **fields))
@@ -179,13 +191,17 @@ class Expander:
         return _OpenEntity(kind, getattr(event, kind.id_field), event)
 
     def _agent_of(self, kind: _ChunkKind, event: Any) -> str | None:
-        """Whose chunk it is: whoever has its id open, whom it names, or the only one who has such a thing open."""
+        """Return the subagent run id of a chunk's agent; None for the main agent.
+
+        It is the agent that has the chunk's id open, or that the chunk names, or the only agent with an open entity of
+        this kind.
+        """
         id, subagent_run_id = getattr(event, kind.id_field), event.subagent_run_id
         if id is not None:
             for agent, entity in self._open_entities.items():
                 if entity.kind is kind and entity.id == id:
                     if subagent_run_id not in (None, agent):
-                        raise _bad_chunk(f"a {kind.chunk_type.type} goes on with what another subagent has open")
+                        raise _bad_chunk(f"a {kind.chunk_type.type} continues what another subagent has open")
                     return agent
             return str(subagent_run_id) if subagent_run_id is not None else None
         if subagent_run_id is not None:
@@ -195,17 +211,20 @@ class Expander:
             return None
         if len(agents) > 1:
             raise _bad_chunk(
-                f"a {kind.chunk_type.type} names neither what it goes on with nor whose it is, and several could be"
+                f"a {kind.chunk_type.type} names neither an id nor a subagent, and several agents have one open"
             )
         return agents[0]
 
 
 def as_chunks(event: e.AGUIEvent, dialect: Dialect) -> list[e.AGUIEvent]:
-    """The chunks that say the same; the end of a message says nothing, but for reasoning in the proposal."""
+    """Return the chunks that stand for an event, or the event if no chunk can.
+
+    An end event has no chunk, except the end of reasoning in the proposal.
+    """
     event_type = type(event)
     if kind := _STARTS.get(event_type):
         if kind is _THOUGHT and dialect.empty_chunk_closes:
-            return []  # a chunk without text would close it; the first one with text opens it
+            return []  # A chunk without text would end the message. The first chunk with text begins it.
         fields = {name: getattr(event, name) for name in (kind.id_field, *kind.first_fields)}
         return [_chunk_of(event, kind, **fields)]
     if kind := _DELTAS.get(event_type):

@@ -1,10 +1,11 @@
-"""The messages of a thread, as the official client builds them from a run's events: what MESSAGES_SNAPSHOT repeats.
+"""The messages of a thread as the official client builds them from events, for MESSAGES_SNAPSHOT.
 
-The encoder says what its model said, whole; what an agent says beside it is applied event by event. A call goes to the
-assistant's message that its start names, or to a new one; a result stands right behind the message that holds its call.
-A snapshot by the agent replaces the messages, but for reasoning and activities where it has none at all. An activity
-that was changed by a patch is only known to the clients, who keep all that they have where a snapshot has none: so none
-is repeated then. `shaped` gives messages as a dialect has them, `without` as they are for who may see less.
+The encoder sets the model's messages, calls and results; events of the application are applied one by one. A call
+belongs to the assistant message that its start names, or to a new one. A result comes directly after the message of its
+call. A snapshot of the application replaces the messages, except reasoning or activities if it has none of them. The
+state of an activity after a patch is known to clients only. Clients keep their activities where a snapshot has none, so
+then a snapshot must have none. `adapt_messages` returns messages as a dialect defines them; `redact_messages` removes
+what a viewer may not see.
 """
 
 from __future__ import annotations
@@ -44,19 +45,23 @@ _ROLES: dict[str, type[_TextMessage]] = {
 
 
 class ClientMessages:
-    """`before` are the messages that a run began with; they are not changed."""
+    """The messages of a thread during a run.
+
+    Args:
+        history: The messages before the run. They are copied.
+    """
 
     def __init__(self, history: Iterable[Message]) -> None:
         self.messages: list[Message] = [_copy(message) for message in history]
         self.is_patched = False
-        """Whether an activity is not what it is here."""
+        """Whether a patch changed an activity, so that its state here is out of date."""
         self._open_deltas: dict[tuple[str, str], list[str]] = {}
-        """What came of the messages and calls that an agent has open."""
+        """Deltas of open messages and calls of the application, by kind and id."""
         self._span_values: dict[str, str] = {}
-        """What was told of a span, before its message."""
+        """Tokens that came on REASONING_START, by the id of the span."""
 
     def set_text(self, id: str, text: str, metadata: Metadata | None) -> None:
-        """The assistant's message: a new one, or all of one that has its place already."""
+        """Set the text and metadata of an assistant message; append the message if it is new."""
         message = self._find(id)
         if isinstance(message, AssistantMessage):
             message.content, message.metadata = text, metadata
@@ -64,6 +69,7 @@ class ClientMessages:
             self.messages.append(AssistantMessage(id=id, content=text, metadata=metadata))
 
     def set_reasoning(self, id: str, text: str, metadata: Metadata | None) -> None:
+        """Set the text and metadata of a reasoning message; append the message if it is new."""
         message = self._find(id)
         if isinstance(message, ReasoningMessage):
             message.content, message.metadata = text, metadata
@@ -71,7 +77,7 @@ class ClientMessages:
             self.messages.append(ReasoningMessage(id=id, content=text, metadata=metadata))
 
     def apply(self, event: e.AGUIEvent) -> None:
-        """An event by which an agent says something."""
+        """Apply an event of the application."""
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
@@ -80,6 +86,7 @@ class ClientMessages:
         return next((message for message in self.messages if message.id == id), None)
 
     def add_call(self, parent: str, id: str, name: str, arguments: str) -> None:
+        """Add a call to the assistant message `parent`; append the message if it is new."""
         call = ToolCall(id=id, function=FunctionCall(name=name, arguments=arguments))
         for message in self.messages:
             if isinstance(message, AssistantMessage) and message.id == parent:
@@ -88,6 +95,7 @@ class ClientMessages:
         self.messages.append(AssistantMessage(id=parent, tool_calls=[call]))
 
     def add_result(self, id: str, call_id: str, content: str | list[ContentPart]) -> None:
+        """Insert a tool message after the message of its call and the results of that message."""
         insert_at = len(self.messages)
         for index, message in enumerate(self.messages):
             if isinstance(message, AssistantMessage) and any(call.id == call_id for call in message.tool_calls or []):
@@ -98,7 +106,7 @@ class ClientMessages:
         self.messages.insert(insert_at, ToolMessage(id=id, tool_call_id=call_id, content=content))
 
     def set_value(self, id: str, value: str, *, of_call: bool = False) -> None:
-        """What is sealed of a message or a call."""
+        """Set the encrypted value of a message, or of a call."""
         for message in self.messages:
             if isinstance(message, AssistantMessage) and of_call:
                 for call in message.tool_calls or []:
@@ -107,11 +115,11 @@ class ClientMessages:
             elif not isinstance(message, ActivityMessage) and not of_call and message.id == id:
                 message.encrypted_value = value
 
-    # --- an agent's events -------------------------------------------------------------------------------------
+    # --- events of the application -----------------------------------------------------------------------------
 
     def _text_start(self, event: e.TextMessageStartEvent) -> None:
         if self._find(event.message_id) is not None:
-            return  # a call made it
+            return  # A call made the message.
         kind: Any = _ROLES[event.role or "assistant"]
         metadata, owner = event.metadata, event.subagent_run_id
         self.messages.append(
@@ -211,11 +219,17 @@ _HANDLERS: dict[type[Any], Callable[[ClientMessages, Any], None]] = {
     e.ActivityDeltaEvent: ClientMessages._activity_delta,
     e.MessagesSnapshotEvent: ClientMessages._messages_snapshot,
 }
-"""What is in no message is not here."""
+"""The handler of each event that changes messages."""
 
 
 def adapt_messages(messages: Sequence[Message], dialect: Dialect, *, reasoning: bool = True) -> list[Message]:
-    """The messages as clients of this dialect take them, without those that they do not know."""
+    """Return messages as a dialect defines them, without those of unknown roles.
+
+    Args:
+        messages: The messages. They are not changed.
+        dialect: What the client speaks.
+        reasoning: Whether reasoning messages are included.
+    """
     roles = dialect.message_roles if reasoning else dialect.message_roles - {"reasoning"}
     return [_adapt_message(one, dialect) for one in messages if one.__struct_config__.tag in roles]
 
@@ -238,7 +252,13 @@ def _adapt_message(message: Message, dialect: Dialect) -> Message:
 
 
 def redact_messages(messages: Sequence[Message], *, forms: Collection[Form], remove_seals: bool) -> list[Message]:
-    """The messages without what was thought, but in these forms; `sealed`: also without what is sealed."""
+    """Return messages without the reasoning that a viewer may not see.
+
+    Args:
+        messages: The messages. They are not changed.
+        forms: The forms of reasoning that the viewer may see; text of other forms is removed.
+        remove_seals: Whether sealed tokens are removed.
+    """
     return [_redact_message(one, forms, remove_seals) for one in messages]
 
 
@@ -254,14 +274,14 @@ def _redact_message(message: Message, forms: Collection[Form], remove_seals: boo
 
 
 def text_of(content: str | list[ContentPart]) -> str:
-    """The words of it."""
+    """Return the text of a content; the texts of several parts are joined by newlines."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text for part in content if isinstance(part, TextContent))
 
 
 def _copy(message: Message) -> Message:
-    """A copy, of which calls may be changed."""
+    """Return a copy of a message whose calls can be changed."""
     if isinstance(message, AssistantMessage) and message.tool_calls:
         return replace(message, tool_calls=[replace(call) for call in message.tool_calls])
     return replace(message)

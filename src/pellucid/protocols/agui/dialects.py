@@ -1,12 +1,12 @@
-"""What differs between the clients that there are, as data: a row each.
+"""The dialects of AG-UI: a row for each generation of clients.
 
     1.0        @ag-ui/client from 1.0.0
-    0.x        what every client from 0.0.45 on takes, 1.0.0 as well: who does not say its version gets this
-    thinking   clients up to 0.0.39, which have THINKING_* events and no reasoning in their messages
-    proposal   the proposal of 2025, to the letter
+    0.x        accepted by every client from 0.0.45, also by 1.0.0; for clients that do not send a version
+    thinking   clients up to 0.0.39, which have THINKING_* events and no reasoning messages
+    proposal   the proposal of 2025, as written
 
-No client may be told what it has no word for: older ones end the run at an event that they do not know, or at an empty
-delta, and take tools' results as text alone.
+A client must not receive what its version does not define: older clients end the run at an unknown event and at an
+empty delta, and accept only text as the result of a tool.
 """
 
 from __future__ import annotations
@@ -24,35 +24,37 @@ DialectName = Literal["1.0", "0.x", "thinking", "proposal"]
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """What one generation of clients sends and accepts."""
+
     name: DialectName
     event_types: frozenset[str]
-    """The events that it has."""
+    """The types of events that the dialect defines."""
     protocol_version: str | None = None
-    """What RUN_STARTED says of it."""
+    """`protocolVersion` of RUN_STARTED."""
     reasoning: Literal["messages", "thinking"] = "messages"
-    """Whether reasoning is messages within spans, or THINKING_* events, which have no ids and stay in no history."""
+    """How reasoning is sent: as messages within spans, or as THINKING_* events (without ids, in no history)."""
     reasoning_role: Literal["reasoning", "assistant"] = "reasoning"
-    """Whose REASONING_MESSAGE_START is."""
+    """`role` of REASONING_MESSAGE_START."""
     seal_carrier: Literal["event", "span", "none"] = "event"
-    """Where what is sealed goes: an event for each message and call; REASONING_START; nowhere."""
+    """What carries sealed tokens: an event for each message or call, REASONING_START, or nothing."""
     content_is_list: bool = False
-    """Whether a reasoning message in a snapshot has a list as its content, and `encryptedContent`."""
+    """Whether a reasoning message in a snapshot has a list as its content, and its token in `encryptedContent`."""
     has_metadata: bool = True
-    """Whether `metadata` says what the text of a reasoning message is. (The proposal has no such field.)"""
+    """Whether reasoning messages have our `metadata`, with the form of the text. (The proposal has no such field.)"""
     empty_chunk_closes: bool = False
-    """Whether a reasoning chunk with an empty delta ends its message. (Elsewhere it says nothing.)"""
+    """Whether a reasoning chunk with an empty delta ends its message. (In other dialects it is ignored.)"""
     reasoning_keeps_chunk: bool = False
-    """Whether a chunked reasoning message stays open at other reasoning events."""
+    """Whether a reasoning message that is open in chunks stays open at other reasoning events."""
     has_media_results: bool = False
-    """Whether a tool's result may be images and the like, not text alone."""
+    """Whether the result of a tool may contain images, audio, video and documents."""
     outcomes: frozenset[str] = frozenset({"interrupt"})
-    """How RUN_FINISHED may say that it ended, beside nothing."""
+    """The outcomes of RUN_FINISHED that the dialect defines."""
     has_subagents: bool = False
-    """Whether it knows subagents, and whose each event is."""
+    """Whether the dialect has subagents, and `subagentRunId` on events."""
     message_roles: frozenset[str]
-    """The messages that it has."""
+    """The roles of messages that the dialect defines."""
     ends_with_snapshot: bool = False
-    """Whether a run ends with all messages, unless asked otherwise."""
+    """Whether a run ends with MESSAGES_SNAPSHOT, unless the request sets `snapshot`."""
 
 
 _ROLES = frozenset({"developer", "system", "user", "assistant", "tool"})
@@ -95,7 +97,15 @@ DIALECTS: dict[DialectName, Dialect] = {
 
 
 def dialect_of(name: str, param: str | None = None) -> Dialect:
-    """The dialect of this name. Raises `RequestError` if there is none; `param` says where the name stood."""
+    """Return the dialect with this name.
+
+    Args:
+        name: The name.
+        param: Where in the request the name is, for the error.
+
+    Raises:
+        RequestError: there is no dialect with this name.
+    """
     for known in get_args(DialectName):
         if known == name:
             return DIALECTS[known]
@@ -106,7 +116,9 @@ def dialect_of(name: str, param: str | None = None) -> Dialect:
 
 
 def dialect_for(protocol_version: str | None) -> Dialect:
-    """The dialect for a client that says it speaks this version, or says nothing."""
-    # A later version understands 1.0; what is no version at all is left to the oldest that says none.
+    """Return the dialect for the `protocolVersion` of a request.
+
+    1.0 is for a major version of 1 or more; 0.x is for older versions, for None, and for a text that is no version.
+    """
     major = (protocol_version or "0").partition(".")[0]
     return DIALECTS["1.0" if major.isdecimal() and major.strip("0") else "0.x"]

@@ -1,30 +1,29 @@
-"""Events to AG-UI: one run's stream, in any dialect (`dialects` says what differs).
+"""Encode the events of a run as AG-UI, in any dialect (`dialects` lists the differences).
 
     RUN_STARTED
       REASONING_START (a span)                                 one for each reasoning item
         REASONING_MESSAGE_START / CONTENT … / END              its text; another message where its form changes
-        REASONING_ENCRYPTED_VALUE                              its seal, one for the item
+        REASONING_ENCRYPTED_VALUE                              its sealed token, one for the item
       REASONING_END
-      TEXT_MESSAGE_START / CONTENT … / END, encrypted value    one for each message item that says anything
+      TEXT_MESSAGE_START / CONTENT … / END, encrypted value    one for each message item with text
       TOOL_CALL_START / ARGS … / END, encrypted value          TOOL_CALL_RESULT, where functions are called here
     RUN_FINISHED, or RUN_ERROR
 
-* A span is told as soon as its item begins, messages with their first text. A client drops an encrypted value whose
-  message it does not know: so a reasoning item without text has an empty message when it has a seal, and so has what
-  this protocol has no word for (a provider's own tools, files, opaque blocks).
-* Ids are those of `marks`. Paragraphs of one message are a blank line apart. What a reasoning message's text is stands
-  in the `metadata` of its start, that it was cut off in that of its end.
-* A call is held by the assistant's last message if nothing but calls came after it, else by a new one: in its place.
-* A run that was cut says why in the `metadata` of RUN_FINISHED; one that was cancelled, too, where the dialect has no
-  outcome for it. Whatever is open is closed before either end.
-* The proposal has what is sealed on REASONING_START: if it is known by then (the batch holds the whole item, or the
-  item was made for it), else on that of an empty second span of the same id. Only there does it matter how events are
-  batched.
+* A span starts when its item begins; a message starts with its first text. A client drops an encrypted value whose
+  message it does not know. So a reasoning item without text gets an empty message if it has a token. An item that this
+  protocol does not define (a provider's own tool, a file, an opaque block) gets an empty reasoning message for its
+  token.
+* Ids are made by `metadata`. Paragraphs of one message are separated by a blank line. The `metadata` of a reasoning
+  message's start has the form of its text; that of its end says if the model was cut off.
+* A call belongs to the assistant's last message if only calls came after that message, else to a new message.
+* The `metadata` of RUN_FINISHED has the reason why a run is incomplete, and the status of a cancelled run where the
+  dialect has no outcome for it. Everything that is open is closed before RUN_FINISHED or RUN_ERROR.
+* The proposal carries tokens on REASONING_START. If the token is not known when the span begins (it is known where the
+  batch holds the whole item, or the item was made for the token), an empty second span of the same id carries it. Only
+  in this dialect does the output depend on how events are batched.
 
-An encoder is pure: the time is handed in, and all that one batch gives is one piece of bytes. The events that come by
-the thousand are written from templates, everything else from the types.
-
-What a function returned, as a tool message has it.
+An encoder is pure: the time is an argument, and each batch becomes one piece of bytes. Deltas are written from
+templates, all other events from their types.
 """
 
 from __future__ import annotations
@@ -81,11 +80,19 @@ _MEDIA: dict[str, tuple[type[ImageContent | AudioContent | VideoContent | Docume
     "video": (VideoContent, "video/mp4"),
     "file": (DocumentContent, "application/octet-stream"),
 }
-"""The part of each medium, and what it is if nobody said."""
+"""For each kind of content: the class of its part, and the media type to use where none is known."""
 
 
 def content_parts(result: ToolReturnPart, *, media: bool) -> str | list[ContentPart]:
-    """Text; or parts, if there is more than text and the client takes it (`media`)."""
+    """Return the content of a tool message for the result of a function.
+
+    Args:
+        result: The result.
+        media: Whether the client accepts images, audio, video and documents in results.
+
+    Returns:
+        Text; or parts, if the result has more than text and `media` is set.
+    """
     contents = result.contents
     if contents is None:
         return result.content_as_text()
@@ -111,9 +118,9 @@ def _content_part(content: UserContent) -> ContentPart:
 
 
 FrameEncoder = Callable[[e.AGUIEvent], bytes]
-"""How an event becomes bytes."""
+"""Encodes one event."""
 DeltaEncoderFactory = Callable[[e.AGUIEvent], Callable[[str], bytes]]
-"""How the deltas of a message become bytes, given one of them: text by text."""
+"""Takes one delta event of a message, and returns a function that encodes further deltas of it by their text."""
 
 QUEUED_COMMENT = b": queued\n\n"
 PARAGRAPH_BREAK = "\n\n"
@@ -122,14 +129,24 @@ _json = msgspec.json.Encoder().encode
 
 
 class Encoder:
-    """One run's stream: `start` and `feed` give bytes to send.
+    """Encodes the stream of one run: `start` and `feed` return the bytes to send.
 
-    `reasoning`: whether any of it is told. `seals`: whether the reader takes what is sealed. `chunks`: the model's
-    messages and calls as chunks. `timestamps`: whether each event after the first has the time of its batch. `model`:
-    whose usage it is, as it was asked for. `snapshot`: whether the run ends with all messages, of which `history` are
-    those before it; None leaves it to the dialect. `ahead`: whether what is sealed of a whole batch may be told with
-    its beginning; without, how events are batched makes no difference. `frame`: what writes events, if not
-    server-sent events; `deltas`: what writes those that come by the thousand, to the same bytes.
+    Args:
+        thread_id: The client's id of the thread.
+        run_id: The client's id of the run.
+        dialect: What the client speaks.
+        parent_run_id: `parentRunId` of RUN_STARTED.
+        reasoning: Whether events of reasoning are sent.
+        seals: Whether sealed tokens are sent.
+        chunks: Whether the model's messages and calls are sent as chunks.
+        timestamps: Whether each event after the first has the time of its batch.
+        model: The requested name of the model, for the usage.
+        history: The messages before the run, for the snapshot.
+        snapshot: Whether the run ends with MESSAGES_SNAPSHOT; None for the dialect's default.
+        ahead: Whether a token may be sent on the start of its item if the batch holds the whole item (in the proposal).
+            Without it the output does not depend on how events are batched.
+        frame: Encodes one event, if not as a server-sent event.
+        deltas: Makes the encoder of a message's deltas, to the same bytes as `frame`.
     """
 
     def __init__(
@@ -172,24 +189,28 @@ class Encoder:
         self._client_messages = ClientMessages(history) if wants_snapshot else None
         self._side_events = SideEvents(self.dialect, reasoning=reasoning, history=history)
         self._held_events: list[e.AGUIEvent] = []
-        """What an agent said beside, and has to wait until no message is open."""
+        """Side events that wait until no message is open."""
         self._open_item: _OpenItem | None = None
         self._open_message: _OpenMessage | None = None
         """The open message or call."""
         self._open_part: _OpenMessage | None = None
-        """The same, while the open part writes to it."""
+        """The open message or call, while an open part writes to it."""
         self._pending_part: ThinkingPart | TextPart | RefusalPart | None = None
-        """A part that has begun, and said nothing yet."""
+        """The open part, while it has no text."""
         self._call_parent_id: str | None = None
-        """The message that holds the next call; None: a new one."""
+        """The id of the message that the next call belongs to; None for a new message."""
         self._pending_calls: dict[str, None] = {}
         """The calls without a result."""
         self._generated_ids = 0
         self._known_seals: dict[int, str] = {}
-        """Seals that are known before their item, by the place of its start in the batch."""
+        """Tokens that are known when their item begins, by the index of its start event in the batch."""
 
     def start(self, *, queued: bool = False) -> bytes:
-        """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
+        """Return the bytes that open the stream.
+
+        Args:
+            queued: Whether the request waits until the model is free; a comment reports it.
+        """
         started = e.RunStartedEvent(
             thread_id=self._thread_id,
             run_id=self._run_id,
@@ -201,7 +222,15 @@ class Encoder:
         return output + QUEUED_COMMENT if queued and self._frame is None else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). `now` is in milliseconds."""
+        """Encode the events of one batch.
+
+        Args:
+            events: The events, in order.
+            now: The time of the batch, in milliseconds since 1970.
+
+        Returns:
+            The bytes to send; empty if none of the events is shown.
+        """
         if self._timestamps:
             self._timestamp_ms = now
             self._delta_suffix = b',"timestamp":%d}\n\n' % self._timestamp_ms
@@ -221,7 +250,10 @@ class Encoder:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        """Return a function that encodes the text of one more delta like the last (see `protocols.Encoder`).
+
+        The text must be encodable as UTF-8. The result is None where the next delta needs an event.
+        """
         is_plain = (
             self._open_part is not None
             and not self._open_part.next_prefix
@@ -236,7 +268,7 @@ class Encoder:
 
     @property
     def messages(self) -> list[Message]:
-        """The thread's messages, if a snapshot was wanted."""
+        """The messages of the thread, as the snapshot has them; empty without a snapshot."""
         if self._client_messages is None:
             return []
         messages = adapt_messages(self._client_messages.messages, self.dialect, reasoning=self._reasoning)
@@ -313,7 +345,7 @@ class Encoder:
             self._record_seal(item.id, seal, has_message=bool(item.message_count))
 
     def _write_carrier(self, id: str, seal: str) -> None:
-        """A reasoning item made to hold what is sealed of something that this protocol, or its dialect, cannot say."""
+        """Write a reasoning item that carries the token of an item that has no carrier of its own in the dialect."""
         on_start = self.dialect.seal_carrier == "span"
         self._write_span_start(id, seal if on_start else None)
         if not on_start:
@@ -324,12 +356,12 @@ class Encoder:
             self._record_seal(id, seal, has_message=False)
 
     def _write_empty_message(self, id: str) -> None:
-        """An empty message, for a value to be found on."""
+        """Write an empty reasoning message, for an encrypted value to refer to."""
         self._start_reasoning_message(id, "redacted")
         self._end_message(None)
 
     def _record_seal(self, id: str, seal: str, *, has_message: bool) -> None:
-        """What is sealed belongs to a message of the thread, in the proposal too, where only a span was told."""
+        """Set a token on its message for the snapshot; make the message if only a span was sent (in the proposal)."""
         if self._client_messages is None:
             return
         if not has_message:
@@ -362,7 +394,7 @@ class Encoder:
         if item is None:
             return
         if isinstance(part, ThinkingPart | TextPart | RefusalPart):
-            # It may turn out to be a signature and nothing to read: its message opens with its first text.
+            # The part may have a signature and no text. So its message starts with its first text.
             self._pending_part = part if item.is_span or not isinstance(part, ThinkingPart) else None
         elif isinstance(part, ToolCallPart):
             part = json_safe(part)
@@ -379,7 +411,7 @@ class Encoder:
             )
 
     def _message_for(self, item: _OpenItem, part: ThinkingPart | TextPart | RefusalPart) -> _OpenMessage:
-        """The message that a part writes to: the open one, if it goes on with that."""
+        """Return the message that a part writes to: the open message if the part continues it, else a new one."""
         form = part.form if isinstance(part, ThinkingPart) else part.part_kind
         message = self._open_message
         self._pending_part = None
@@ -387,7 +419,7 @@ class Encoder:
             self._end_message(None)
             message = None
         if message is not None:
-            # The parts of a message are one text; thoughts, and words of refusal, are apart from it.
+            # The text parts of a message are one text. Thoughts and refusals are separate paragraphs.
             message.divider = PARAGRAPH_BREAK if isinstance(part, ThinkingPart) or message.form != form else ""
             message.next_prefix = message.divider
             message.form = form
@@ -433,7 +465,7 @@ class Encoder:
             part = json_safe(part)
             arguments = part.args_as_text()
             if not arguments and part.complete:
-                # Clients parse the arguments: a call without any has an empty object.
+                # Clients parse the arguments, so a call without arguments has an empty object.
                 arguments = "{}"
                 self._write(message.delta_event(arguments))
             if self._client_messages is not None and self._call_parent_id is not None:
@@ -474,7 +506,7 @@ class Encoder:
     def _tool_result(self, event: FunctionToolResultEvent, place: int) -> None:
         result = event.result
         if result.tool_name is None:
-            return  # a word to the model about its answer, not a call's result
+            return  # A prompt to the model to correct its answer, not the result of a call.
         result = json_safe(result)
         media = self.dialect.has_media_results
         content = content_parts(result, media=media) if isinstance(result, ToolReturnPart) else result.content
@@ -489,7 +521,7 @@ class Encoder:
             return
         for agui_event in self._side_events.feed(event):
             if isinstance(agui_event, e.ActivitySnapshotEvent | e.TextMessageStartEvent | e.ReasoningMessageStartEvent):
-                self._call_parent_id = None  # clients look for it at the end of their list
+                self._call_parent_id = None  # Clients look for the parent at the end of their list of messages.
             elif isinstance(agui_event, e.ToolCallResultEvent):
                 self._pending_calls.pop(agui_event.tool_call_id, None)
             self._send_side_event(agui_event)
@@ -524,12 +556,12 @@ class Encoder:
     # --- writing -----------------------------------------------------------------------------------------------
 
     def _fresh_id(self) -> str:
-        """An id for an item that its run gave none."""
+        """Return an id for an item or a result without an id."""
         self._generated_ids += 1
         return f"{self._run_id}_{self._generated_ids}"
 
     def _write(self, event: e.AGUIEvent) -> None:
-        """What the run says; it ends what an agent has open in chunks."""
+        """Write an event of the model's run, after the ends of side messages that it causes."""
         for end in self._side_events.ends_before(event):
             self._send_side_event(end)
         self._write_event(event)
@@ -539,7 +571,10 @@ class Encoder:
             self._append(chunk)
 
     def _send_side_event(self, event: e.AGUIEvent) -> None:
-        """What an agent says: between chunks it would end what is open, and a snapshot would be without that."""
+        """Write an event of the application, or hold it until the open message ends.
+
+        Between chunks it would end the open message, and a snapshot would lack that message.
+        """
         if self._open_message is not None and (
             self._chunks or self._held_events or isinstance(event, e.MessagesSnapshotEvent)
         ):
@@ -574,17 +609,17 @@ class _OpenItem:
         self.id = replace_surrogates(id)
         self.kind = kind
         self.is_span = False
-        """Whether it is told as a span of reasoning."""
+        """Whether the item is sent as a span of reasoning."""
         self.span_seal: str | None = None
-        """Its seal, if the span has told it already."""
+        """The token that the start of the span carried, if any."""
         self.message_count = 0
         self.call_id: str | None = None
         self.end_metadata: dict[str, Any] = {}
-        """What its message's end tells."""
+        """The `metadata` of its message's end event."""
 
 
 class _OpenMessage:
-    """An open message or call: how it ends, and the template of its deltas."""
+    """An open message or call: its end event, and the template of its deltas."""
 
     __slots__ = (
         "_delta_template",
@@ -612,18 +647,18 @@ class _OpenMessage:
         self.form = form
         self.metadata = metadata
         self.next_prefix = ""
-        """What comes before the next delta."""
+        """Text to insert before the next delta."""
         self.divider = ""
-        """What stands between the open part of the message and the part before it."""
+        """The separator between the open part of the message and the part before it."""
         self.texts: list[str] = []
         self.sample_delta = replace(delta, delta="x")
-        """A delta, as it is told."""
+        """A delta event as it is sent, as a chunk or not."""
         if chunks and not isinstance(delta, e.ThinkingTextMessageContentEvent):
             self.sample_delta = as_chunks(self.sample_delta, DIALECTS["1.0"])[0]
-        # {"type":…,"messageId":…,"delta":"x"}, up to the delta.
+        # {"type":…,"messageId":…,"delta":"x"}, up to the value of delta.
         self.delta_prefix = b"data: " + e.encode_event(self.sample_delta)[: -len(b'"x"}')]
         self.encode_delta: Callable[[str], bytes] | None = None
-        """What writes the frames of its deltas, once there was one."""
+        """Encodes its deltas by their text; set with the first delta, if the encoder was given `deltas`."""
 
     def delta_event(self, text: str) -> e.AGUIEvent:
         return replace(self._delta_template, delta=text)
@@ -643,4 +678,4 @@ HANDLERS: dict[type[Any], Callable[[Encoder, Any, int], None]] = {
     SideEvent: Encoder._side_event,
     RunEndEvent: Encoder._run_end,
 }
-"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""
+"""The handler of each kind of event but deltas, which `feed` handles. Other events are not shown."""

@@ -1,15 +1,15 @@
-"""What fields each event has, in each dialect: tables, and how a value is held against them.
+"""The fields of each event in each dialect, as tables, and the check of an event against them.
 
-A table says `name`, `name?` where it may be left out, and `name?~` where it may also be null, which older clients sent
-and newer ones translate with a warning. After a colon comes what it is, where it is not text: another row, `[row]` for
-a list of them (`[row]+`: at least one), words divided by `|`, or one of
+A table has `name` for a required field, `name?` for an optional one, and `name?~` for an optional one that may be null
+(older clients sent null; newer clients translate it with a warning). A field is text, unless a type follows after a
+colon: another row, `[row]` for a list of rows (`[row]+`: at least one), literals separated by `|`, or one of
 
-    int     a whole number that JavaScript can hold          count   one that is not negative
-    any     any JSON value, null included                    some    any but null
+    int     an integer in JavaScript's safe range            count   such an integer, not negative
+    any     any JSON value, also null                        some    any JSON value but null
     object  a JSON object                                    pointer a JSON Pointer
 
-The rows of 1.0 are its schema (https://ag-ui.com/spec/1.0/schema.json). As its client does, what is malformed is told
-apart from what is merely not described there: the first ends the run, the second is removed.
+The rows of 1.0 are its schema (https://ag-ui.com/spec/1.0/schema.json). As in its client, an invalid field ends the run
+("fields"), and a field or a value that the schema does not describe is removed ("unknown").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 Flaw = tuple[Literal["fields", "unknown", "retired"], str]
-"""The rule, and what is wrong where. `retired`: translated by today's client, with a warning."""
+"""The rule, and what is wrong where. `retired`: client 1.0.0 translates it with a warning."""
 
 _BASE = "type timestamp?:int rawEvent?~:some metadata?:object"
 _ATTRIBUTED = f"{_BASE} subagentRunId?"
@@ -128,10 +128,10 @@ UNIONS: dict[str, tuple[str, dict[str, str]]] = {
 
 ROLES = frozenset(UNIONS["Message"][1])
 
-# --- what differs ------------------------------------------------------------------------------------------------
+# --- the other dialects ------------------------------------------------------------------------------------------
 
-# What every client from 0.0.45 to 1.0.0 takes. Where older ones remove what newer ones describe (metadata of messages,
-# `cacheWriteInputTokens`), nothing has to change.
+# Accepted by every client from 0.0.45 to 1.0.0. Fields that older clients remove (metadata of messages,
+# `cacheWriteInputTokens`) are the same here.
 OLD_EVENTS = {
     **{name: row for name, row in EVENTS.items() if not name.startswith("SUBAGENT_")},
     "TOOL_CALL_RESULT": f"{_ATTRIBUTED} messageId toolCallId content role?:tool",
@@ -149,7 +149,7 @@ OLD_UNIONS = {
         {**UNIONS["Message"][1], "tool": UNIONS["Message"][1]["tool"].replace("text-or-said", "str")},
     ),
 }
-# 0.0.39, which has neither reasoning nor activities.
+# Client 0.0.39, which has neither reasoning nor activities.
 OLDEST_EVENTS = {
     **{name: row for name, row in OLD_EVENTS.items() if not name.startswith(("REASONING_", "ACTIVITY_"))},
     **THINKING_EVENTS,
@@ -184,7 +184,7 @@ PROPOSED_UNIONS = {
 }
 
 
-# --- holding a value against them --------------------------------------------------------------------------------
+# --- checking a value --------------------------------------------------------------------------------------------
 
 _POINTER = re.compile(r"(/([^/~]|~[01])*)*")
 _MAX_SAFE_INTEGER = 2**53 - 1
@@ -203,7 +203,7 @@ _PLAIN_TYPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _is_whole_number(value: Any) -> bool:
-    # To JavaScript 1.0 is a whole number.
+    # In JavaScript 1.0 is an integer.
     is_integral = (
         value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
     )
@@ -219,15 +219,22 @@ class _Field(NamedTuple):
 class _ObjectSchema(NamedTuple):
     fields: dict[str, _Field]
     unknown_fields: Literal["removed", "kept", "refused"]
-    """What happens to fields that the row does not describe."""
+    """What clients do with fields that the row does not describe."""
 
 
 class _UnknownMember(Exception):
-    """What is in this place is of a kind that is not described, and goes."""
+    """A value whose kind the schema does not describe; clients remove it."""
 
 
 class EventSchema:
-    """The tables of a dialect. `members`: whether a union's unknown member is removed, or refused."""
+    """The tables of a dialect.
+
+    Args:
+        events: The row of each type of event.
+        objects: The rows of other objects, by name.
+        unions: The field that selects the member, and the rows of the members, by the name of the union.
+        members: Whether clients remove or refuse an unknown member of a union.
+    """
 
     def __init__(
         self,
@@ -245,7 +252,7 @@ class EventSchema:
         self._unknown_members = members
 
     def flaws(self, event: Mapping[str, Any]) -> list[Flaw]:
-        """What is wrong with the fields of an event whose type is one of `types`."""
+        """Return what is wrong with the fields of an event. Its type must be one of `event_types`."""
         flaws: list[Flaw] = []
         self._check_object(event, self._objects[event["type"]], "", flaws)
         return flaws
@@ -340,7 +347,7 @@ def _join_path(base_path: str, name: str) -> str:
 
 
 def _describe(value: Any) -> str:
-    """The value's kind, and never what it says."""
+    """Describe a value by its kind. Only short texts of letters, digits, `_` and `-` are quoted."""
     if isinstance(value, str):
         return repr(value) if len(value) < 30 and value.replace("_", "").replace("-", "").isalnum() else "this text"
     kinds: tuple[tuple[type, str], ...] = ((bool, "a truth value"), (dict, "an object"), (list, "a list"))

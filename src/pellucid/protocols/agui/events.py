@@ -1,10 +1,10 @@
-"""The protocol's events: the 31 of AG-UI 1.0, and the five that the oldest clients have for reasoning.
+"""The events of AG-UI: the 31 of version 1.0, and the five that the oldest clients have for reasoning.
 
-Names and attributes are those of the official Python package; on the wire they are camelCase, and told apart by `type`.
-What is optional is absent there, never null; null for it is taken for absent. Two fields are only in the proposal of
-2025: `encryptedContent` of REASONING_START, and `assistant` as the role of reasoning.
+Names of classes and attributes are those of the official Python package. On the wire fields are camelCase, and `type`
+selects the event. An optional field is absent, never null; null is read as absent. Two fields are only in the proposal
+of 2025: `encryptedContent` of REASONING_START, and `assistant` as the role of reasoning.
 
-Which events each dialect has is told in `dialects`; whether a sequence of them is legal, in `verify`.
+`dialects` lists the events of each dialect; `verify` checks whether a sequence of them is legal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...unicode import json_safe
 from .messages import NAMESPACE, ContentPart, Interrupt, Message, Metadata, RunAgentInput, TokenUsage
 
 Milliseconds: TypeAlias = Annotated[int, Meta(ge=-(2**53) + 1, le=2**53 - 1)]
-"""Since 1970; what JavaScript can hold."""
+"""Milliseconds since 1970, in the range of JavaScript's safe integers."""
 TextRole = Literal["developer", "system", "assistant", "user"]
 Patch: TypeAlias = list[dict[str, Any]]
 """Operations of JSON Patch (RFC 6902)."""
@@ -41,13 +41,13 @@ class _Event(
     metadata: Metadata | None = None
 
     def as_side_event(self) -> SideEvent:
-        """The side event that carries it through a run."""
+        """Return the side event that carries this event through a run."""
         value = msgspec.to_builtins(self)
         return SideEvent(NAMESPACE, value.pop("type"), value)
 
 
 class _AttributedEvent(_Event, frozen=True, kw_only=True):
-    """What a subagent may have done: without an id it was the agent itself."""
+    """An event of the agent, or of a subagent if `subagent_run_id` is set."""
 
     subagent_run_id: str | None = None
 
@@ -69,14 +69,14 @@ class RunStartedEvent(_Event, tag="RUN_STARTED", frozen=True, kw_only=True):
 
 
 class RunFinishedSuccessOutcome(_Outcome, tag="success", frozen=True):
-    """`pending_tool_call_ids`: the calls that the client is to answer."""
+    """Outcome of a successful run. `pending_tool_call_ids`: the calls whose results the client must send."""
 
     type: ClassVar[Literal["success"]] = "success"
     pending_tool_call_ids: list[str] | None = None
 
 
 class RunFinishedInterruptOutcome(_Outcome, tag="interrupt", frozen=True):
-    """The next run must answer all of them."""
+    """Outcome of a run that waits for answers. The next run must answer all interrupts."""
 
     type: ClassVar[Literal["interrupt"]] = "interrupt"
     interrupts: Annotated[list[Interrupt], Meta(min_length=1)]
@@ -90,7 +90,7 @@ RunFinishedOutcome: TypeAlias = RunFinishedSuccessOutcome | RunFinishedInterrupt
 
 
 class RunFinishedEvent(_Event, tag="RUN_FINISHED", frozen=True, kw_only=True):
-    """Without an outcome it was a success. `usage` has an entry for each provider and model."""
+    """End of a run. No outcome means success. `usage` has an entry for each provider and model."""
 
     type: ClassVar[Literal["RUN_FINISHED"]] = "RUN_FINISHED"
     thread_id: str
@@ -121,7 +121,7 @@ class StepFinishedEvent(_AttributedEvent, tag="STEP_FINISHED", frozen=True, kw_o
 
 
 class TextMessageStartEvent(_AttributedEvent, tag="TEXT_MESSAGE_START", frozen=True, kw_only=True):
-    """Without a role it is the assistant's."""
+    """Start of a text message. Without a role it is the assistant's."""
 
     type: ClassVar[Literal["TEXT_MESSAGE_START"]] = "TEXT_MESSAGE_START"
     message_id: str
@@ -141,7 +141,7 @@ class TextMessageEndEvent(_AttributedEvent, tag="TEXT_MESSAGE_END", frozen=True,
 
 
 class TextMessageChunkEvent(_AttributedEvent, tag="TEXT_MESSAGE_CHUNK", frozen=True, kw_only=True):
-    """All three of the above; the first one needs the id."""
+    """Start, content and end of a text message in one event. The first chunk of a message needs the id."""
 
     type: ClassVar[Literal["TEXT_MESSAGE_CHUNK"]] = "TEXT_MESSAGE_CHUNK"
     message_id: str | None = None
@@ -154,7 +154,7 @@ class TextMessageChunkEvent(_AttributedEvent, tag="TEXT_MESSAGE_CHUNK", frozen=T
 
 
 class ToolCallStartEvent(_AttributedEvent, tag="TOOL_CALL_START", frozen=True, kw_only=True):
-    """`parent_message_id`: the assistant's message that holds the call; one is made if there is none of this id."""
+    """Start of a call. `parent_message_id`: its assistant message, which clients make if there is none with this id."""
 
     type: ClassVar[Literal["TOOL_CALL_START"]] = "TOOL_CALL_START"
     tool_call_id: str
@@ -174,7 +174,7 @@ class ToolCallEndEvent(_AttributedEvent, tag="TOOL_CALL_END", frozen=True, kw_on
 
 
 class ToolCallChunkEvent(_AttributedEvent, tag="TOOL_CALL_CHUNK", frozen=True, kw_only=True):
-    """All three of the above; the first one needs the id and the name."""
+    """Start, arguments and end of a call in one event. The first chunk of a call needs the id and the name."""
 
     type: ClassVar[Literal["TOOL_CALL_CHUNK"]] = "TOOL_CALL_CHUNK"
     tool_call_id: str | None = None
@@ -184,7 +184,7 @@ class ToolCallChunkEvent(_AttributedEvent, tag="TOOL_CALL_CHUNK", frozen=True, k
 
 
 class ToolCallResultEvent(_AttributedEvent, tag="TOOL_CALL_RESULT", frozen=True, kw_only=True):
-    """What a tool returned. It becomes a message of its own, with this id."""
+    """Result of a tool. It becomes a message with the id `message_id`."""
 
     type: ClassVar[Literal["TOOL_CALL_RESULT"]] = "TOOL_CALL_RESULT"
     message_id: str
@@ -193,7 +193,7 @@ class ToolCallResultEvent(_AttributedEvent, tag="TOOL_CALL_RESULT", frozen=True,
     role: Literal["tool"] | None = None
 
 
-# --- state, activity, what is nobody's -----------------------------------------------------------------------------
+# --- state, activities, raw and custom events ----------------------------------------------------------------------
 
 
 class StateSnapshotEvent(_AttributedEvent, tag="STATE_SNAPSHOT", frozen=True, kw_only=True):
@@ -207,14 +207,14 @@ class StateDeltaEvent(_AttributedEvent, tag="STATE_DELTA", frozen=True, kw_only=
 
 
 class MessagesSnapshotEvent(_Event, tag="MESSAGES_SNAPSHOT", frozen=True, kw_only=True):
-    """The whole conversation. With any reasoning, it must have all of it."""
+    """All messages of the thread. If it has any reasoning message, it must have all of them."""
 
     type: ClassVar[Literal["MESSAGES_SNAPSHOT"]] = "MESSAGES_SNAPSHOT"
     messages: list[Message]
 
 
 class ActivitySnapshotEvent(_AttributedEvent, tag="ACTIVITY_SNAPSHOT", frozen=True, kw_only=True):
-    """Without `replace` it takes the place of an earlier one."""
+    """State of an activity. It replaces an earlier one with this id, unless `replace` is false."""
 
     type: ClassVar[Literal["ACTIVITY_SNAPSHOT"]] = "ACTIVITY_SNAPSHOT"
     message_id: str
@@ -246,7 +246,7 @@ class CustomEvent(_AttributedEvent, tag="CUSTOM", frozen=True, kw_only=True):
 
 
 class ReasoningStartEvent(_AttributedEvent, tag="REASONING_START", frozen=True, kw_only=True):
-    """Opens a span of reasoning. `encrypted_content` is the proposal's; 1.0 has an event for it."""
+    """Start of a span of reasoning. `encrypted_content` is only in the proposal; 1.0 has an event for it."""
 
     type: ClassVar[Literal["REASONING_START"]] = "REASONING_START"
     message_id: str
@@ -254,7 +254,7 @@ class ReasoningStartEvent(_AttributedEvent, tag="REASONING_START", frozen=True, 
 
 
 class ReasoningMessageStartEvent(_AttributedEvent, tag="REASONING_MESSAGE_START", frozen=True, kw_only=True):
-    """Clients end the run without a role, and with any other than `reasoning`; the proposal says `assistant`."""
+    """Start of a reasoning message. Clients require the role `reasoning`; the proposal has `assistant`."""
 
     type: ClassVar[Literal["REASONING_MESSAGE_START"]] = "REASONING_MESSAGE_START"
     message_id: str
@@ -273,7 +273,10 @@ class ReasoningMessageEndEvent(_AttributedEvent, tag="REASONING_MESSAGE_END", fr
 
 
 class ReasoningMessageChunkEvent(_AttributedEvent, tag="REASONING_MESSAGE_CHUNK", frozen=True, kw_only=True):
-    """All three of the above, without a span; the first one needs the id. In the proposal, an empty one closes."""
+    """Start, content and end of a reasoning message in one event, without a span.
+
+    The first chunk of a message needs the id. In the proposal, an empty chunk ends the message.
+    """
 
     type: ClassVar[Literal["REASONING_MESSAGE_CHUNK"]] = "REASONING_MESSAGE_CHUNK"
     message_id: str | None = None
@@ -286,7 +289,7 @@ class ReasoningEndEvent(_AttributedEvent, tag="REASONING_END", frozen=True, kw_o
 
 
 class ReasoningEncryptedValueEvent(_AttributedEvent, tag="REASONING_ENCRYPTED_VALUE", frozen=True, kw_only=True):
-    """What the client is to give back with a message or a call. One that it does not know yet is lost on it."""
+    """A value that the client returns with a message or a call. Clients drop it if they do not know the entity yet."""
 
     type: ClassVar[Literal["REASONING_ENCRYPTED_VALUE"]] = "REASONING_ENCRYPTED_VALUE"
     subtype: Literal["tool-call", "message"]
@@ -298,7 +301,7 @@ class ReasoningEncryptedValueEvent(_AttributedEvent, tag="REASONING_ENCRYPTED_VA
 
 
 class SubagentStartedEvent(_Event, tag="SUBAGENT_STARTED", frozen=True, kw_only=True):
-    """The id is of this one invocation."""
+    """Start of a subagent. `subagent_run_id` identifies this one invocation."""
 
     type: ClassVar[Literal["SUBAGENT_STARTED"]] = "SUBAGENT_STARTED"
     subagent_run_id: str
@@ -402,20 +405,26 @@ _encode = msgspec.json.Encoder().encode
 
 
 def decode_event(data: bytes | str | dict[str, Any]) -> AGUIEvent:
-    """An event from its JSON, or from the object that it is. Raises `RequestError` (code `bad_event`).
+    """Decode an event from JSON, or convert it from a JSON object.
 
-    Fields that this version does not know are left out.
+    Fields that this version does not define are ignored.
+
+    Args:
+        data: The JSON text, or the object.
+
+    Raises:
+        RequestError: (code `bad_event`) the data is not an event of AG-UI.
     """
     try:
         if isinstance(data, dict):
             return cast("AGUIEvent", msgspec.convert(data, AGUIEvent))
         return cast("AGUIEvent", _decode(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestError(f"this is no event of AG-UI: {_describe_error(error)}", code="bad_event") from None
+        raise RequestError(f"not an AG-UI event: {_describe_error(error)}", code="bad_event") from None
 
 
 def encode_event(event: AGUIEvent) -> bytes:
-    """The event as JSON on one line; what UTF-8 cannot hold is U+FFFD."""
+    """Encode an event as JSON on one line. Surrogates, which UTF-8 cannot encode, become U+FFFD."""
     try:
         return _encode(event)
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
@@ -423,5 +432,5 @@ def encode_event(event: AGUIEvent) -> bytes:
 
 
 def _describe_error(error: Exception) -> str:
-    # msgspec tells the path and the kinds; what is not JSON at all it tells by its place.
+    # The messages of msgspec have the path and the types, or the position of invalid JSON.
     return str(error) if isinstance(error, msgspec.DecodeError) else "it is not UTF-8"

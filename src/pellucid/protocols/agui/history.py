@@ -1,16 +1,16 @@
-"""The conversation of a run's input as parts.
+"""Convert the messages of a run's input to parts.
 
-AG-UI keeps what one model turn said as several messages: reasoning, text, calls. Between two requests they are one
-response again, in their order.
+AG-UI stores one model turn as several messages: reasoning, text, calls. Between two requests they are one response
+again, in their order.
 
-* A reasoning message is a `ThinkingPart`; what came sealed with it stands before it, and takes its place once opened
-  (see `sealing.attach`). An encrypted value of a text or a call is what its maker put on it, and stands before that.
-  The entity to which each is bound (the id of the message or call) is its `SealedPart.item_id`.
-* Reasoning of a turn that was broken off, which nothing follows before the next request, goes to no model: no provider
-  takes a thought that led to nothing. Only what is sealed at the end of a turn that did say something is kept.
-* Activities are for people. Values on other messages than these are not ours, and left alone.
-* What the run should know beside the conversation (`context`) is one system prompt, after the client's own. Whoever
-  sends it could send a system message as well, so it gains no authority by that.
+* A reasoning message becomes a `ThinkingPart`. Its token becomes a `SealedPart` before it, and replaces it once opened
+  (see `sealing.attach`). The encrypted value of a text or a call is a `SealedPart` before that part. The id of the
+  message or call to which a token is bound is `SealedPart.item_id`.
+* Reasoning at the end of an interrupted turn, with no text or call after it, is sent to no model: providers refuse a
+  thought without an answer. Only tokens at the end of a turn with text or calls are kept.
+* Activities are not sent to a model. Encrypted values on other messages are not ours, and are ignored.
+* `context` becomes one system prompt, after those of the client. A client that sends it could send a system message, so
+  this gives it no more authority.
 """
 
 from __future__ import annotations
@@ -49,7 +49,16 @@ from .metadata import form_of, is_complete, item_id_of
 def history_of(
     client_messages: Sequence[m.Message], context: Sequence[m.Context] = (), resume: Sequence[m.ResumeEntry] = ()
 ) -> list[ModelMessage]:
-    """Raises `RequestError` naming the place."""
+    """Convert the messages of a client to the conversation for a model.
+
+    Args:
+        client_messages: The messages of the input.
+        context: Additional information for the run.
+        resume: Answers to interrupts; those for a call become its result.
+
+    Raises:
+        RequestError: a message is invalid; `param` is its path.
+    """
     conversation = _Conversation()
     for index, message in enumerate(client_messages):
         conversation.add(message, f"messages[{index}]")
@@ -60,7 +69,7 @@ def history_of(
 
 
 def sealed_in(messages: Sequence[m.Message]) -> list[SealedPart]:
-    """What came sealed in these messages."""
+    """Return the sealed tokens in these messages."""
     conversation = _Conversation()
     for index, message in enumerate(messages):
         if isinstance(message, m.ReasoningMessage | m.AssistantMessage):
@@ -70,9 +79,14 @@ def sealed_in(messages: Sequence[m.Message]) -> list[SealedPart]:
 
 
 def is_carrier_of(entity_id: str, item_id: str | None, call_ids: Collection[str] = ()) -> bool:
-    """Whether what was sealed of that item, with those calls in it, may come back on the entity of this id.
+    """Return whether the token of an item may come back on a message or call.
 
-    An item's value rides on a message of its own, on its call, or on a reasoning message made to carry it.
+    The token of an item is on a message of the item, on its call, or on a reasoning message made to carry it.
+
+    Args:
+        entity_id: The id of the message or call on which the token came.
+        item_id: The public id of the item that was sealed.
+        call_ids: The ids of the calls in the item.
     """
     if item_id is None or entity_id in call_ids:
         return entity_id in call_ids
@@ -80,10 +94,12 @@ def is_carrier_of(entity_id: str, item_id: str | None, call_ids: Collection[str]
 
 
 class _Conversation:
+    """Collects the parts of requests and responses in turn."""
+
     def __init__(self) -> None:
         self.messages: list[ModelMessage] = []
         self._tool_names: dict[str, str] = {}
-        """The functions that were called, by the call's id."""
+        """Names of the called functions, by the id of the call."""
         self._unanswered: set[str] = set()
 
     def add(self, message: m.Message, path: str) -> None:
@@ -106,7 +122,10 @@ class _Conversation:
                 pass
 
     def resume(self, entries: Sequence[m.ResumeEntry]) -> None:
-        """An interrupt that has a call's id waits for its result. Others are their agent's to understand."""
+        """Add the results of calls from answers to interrupts.
+
+        An interrupt whose id is that of a call waits for its result. Other answers are for the application.
+        """
         for entry in entries:
             id = entry.interrupt_id
             if id in self._unanswered:
@@ -169,7 +188,7 @@ def _reasoning_parts(message: m.ReasoningMessage) -> list[ModelResponsePart]:
 
 
 def _without_trailing_reasoning(message: ModelMessage) -> ModelMessage:
-    """A response without the reasoning that led to nothing."""
+    """Return a response without the reasoning after its last text or call; tokens there are kept."""
     if isinstance(message, ModelRequest):
         return message
     content_indexes = [index for index, part in enumerate(message.parts) if isinstance(part, TextPart | ToolCallPart)]
@@ -214,9 +233,7 @@ def _user_content(part: m.ContentPart, path: str) -> UserContent:
             return File(**_source_fields(part.source), filename=name if isinstance(name, str) else None)
         case m.AudioContent() | m.VideoContent():
             if isinstance(part.source, m.FileSource):
-                _raise_invalid(
-                    f"{path}.source", "sound and film can be given as data or url only", "unsupported_source"
-                )
+                _raise_invalid(f"{path}.source", "audio and video must be data or a url", "unsupported_source")
             kind = Audio if isinstance(part, m.AudioContent) else Video
             return kind(**_source_fields(part.source))
 

@@ -1,8 +1,8 @@
-"""Interrupts: what a run of an agent waits for, and the answers with which the next run begins.
+"""Interrupts: what a run of an agent waits for, and the answers that the next run begins with.
 
-A call whose result comes from elsewhere is an interrupt of the call's own id, and the answer is its result. One that
-needs approval has an id of its own, and is answered with `approved`, with `editedArgs` for other arguments, or with the
-`reason` why not: the pattern that the protocol's documentation recommends.
+A call whose result comes from outside is an interrupt with the id of the call; the answer is its result. A call that
+needs approval is an interrupt with an id of its own. Its answer has `approved`, and `editedArgs` for other arguments or
+the `reason` of a refusal, as the documentation of AG-UI recommends.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...errors import RequestError
 from .messages import Interrupt, ResumeEntry
 
 _APPROVAL_PREFIX = "int-"
-"""What stands before the call's id where the interrupt asks for approval. (Pydantic AI has the same.)"""
+"""Prefix of the call's id in the id of an interrupt that asks for approval. (Pydantic AI has the same.)"""
 
 APPROVAL_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -30,7 +30,7 @@ APPROVAL_SCHEMA: dict[str, Any] = {
 
 
 class DeferredCall(msgspec.Struct, frozen=True):
-    """The value of the side event `run`, `deferred`: a call that a run waits for."""
+    """Value of the side event `deferred` of the namespace `run`: a call that a run waits for."""
 
     tool_call_id: str
     tool_name: str
@@ -52,7 +52,14 @@ CANCELLED_APPROVAL = Approval(False, reason="The user cancelled this.")
 
 
 def interrupt_of(value: Any) -> Interrupt:
-    """A call that a run waits for, as an interrupt. Raises `msgspec.ValidationError`."""
+    """Return the interrupt for a call that a run waits for.
+
+    Args:
+        value: A `DeferredCall` as JSON values.
+
+    Raises:
+        msgspec.ValidationError: the value is not a `DeferredCall`.
+    """
     call = msgspec.convert(value, DeferredCall)
     if not call.approval:
         return Interrupt(
@@ -74,16 +81,20 @@ def interrupt_of(value: Any) -> Interrupt:
 
 
 def approval_call_id(interrupt_id: str) -> str | None:
-    """The id of the call for which an interrupt of this id asks approval; None: it is no such interrupt."""
+    """Return the id of the call that an interrupt asks approval for; None if the interrupt is not of this kind."""
     return interrupt_id.removeprefix(_APPROVAL_PREFIX) if interrupt_id.startswith(_APPROVAL_PREFIX) else None
 
 
 def approval_of(entry: ResumeEntry, path: str) -> Approval:
-    """The answer to a request for approval. Raises `RequestError` naming the place `at`."""
+    """Return the answer to a request for approval.
+
+    Raises:
+        RequestError: the payload, at `path` in the input, is not such an answer.
+    """
     if entry.status == "cancelled":
         return CANCELLED_APPROVAL
     try:
         return msgspec.convert(entry.payload, Approval)
     except msgspec.ValidationError as error:
-        message = f'{path}: {error}; it is an object such as {{"approved": true}}, with editedArgs or reason if need be'
+        message = f'{path}: {error}; it must be an object such as {{"approved": true}}, also with editedArgs or reason'
         raise RequestError(message, code="invalid_value", param=path) from None

@@ -1,7 +1,7 @@
-"""The protocol's messages, and what a run is asked with.
+"""The messages of AG-UI, and the input of a run.
 
-camelCase on the wire. What is optional is absent there, never null; null for it is taken for absent, as some clients
-write it. Older shapes are read as well: `encryptedContent` and a list as the content of reasoning (the proposal of
+Fields are camelCase on the wire. An optional field is absent, never null; null is read as absent, because some clients
+write it. Older forms are read as well: `encryptedContent` and a list as the content of reasoning (the proposal of
 2025), and `binary` content (before 1.0).
 """
 
@@ -17,12 +17,12 @@ from ...events import SideEvent
 PROTOCOL_VERSION = "1.0"
 
 Metadata: TypeAlias = dict[str, Any]
-"""Open by key; `ag-ui` is reserved for the protocol."""
+"""Any keys; `ag-ui` is reserved for the protocol."""
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
 NAMESPACE = "agui"
-"""That of the side events by which a run carries this protocol's own."""
+"""Namespace of the side events that carry AG-UI events through a run."""
 
 
 class _WireStruct(msgspec.Struct, rename="camel", omit_defaults=True, repr_omit_defaults=True):
@@ -37,7 +37,7 @@ class _Source(_WireStruct, tag_field="type", kw_only=True):
 
 
 class DataSource(_Source, tag="data", kw_only=True):
-    """`value` is base64."""
+    """Content in the message itself. `value` is base64."""
 
     mime_type: str
 
@@ -47,7 +47,7 @@ class UrlSource(_Source, tag="url", kw_only=True):
 
 
 class FileSource(_Source, tag="file", kw_only=True):
-    """`value` is a handle that the provider gave."""
+    """A file at the provider. `value` is the provider's id of it."""
 
     provider: str | None = None
     mime_type: str | None = None
@@ -82,7 +82,7 @@ class DocumentContent(_Content, tag="document", kw_only=True):
 
 
 class BinaryContent(_Content, tag="binary", kw_only=True):
-    """Any of the four, as clients before 1.0 sent it: one of `id`, `url` and `data` (base64) says where it is."""
+    """An image, a sound, a video or a document from clients before 1.0, by `id`, `url` or `data` (base64)."""
 
     mime_type: str
     url: str | None = None
@@ -147,14 +147,14 @@ class ToolMessage(_Message, tag="tool", kw_only=True):
 
 
 class ActivityMessage(_Message, tag="activity", kw_only=True):
-    """Progress. No model sees it, and the official client does not send it back."""
+    """Progress for people. It is sent to no model, and the official client does not send it back."""
 
     activity_type: str
     content: dict[str, Any]
 
 
 class ReasoningMessage(_Message, tag="reasoning", kw_only=True):
-    """In the proposal's dialect, `content` is a list and the value is `encryptedContent`."""
+    """Reasoning of the model. In the proposal, `content` is a list and the token is `encryptedContent`."""
 
     content: str | list[str]
     encrypted_value: str | None = None
@@ -166,7 +166,7 @@ class ReasoningMessage(_Message, tag="reasoning", kw_only=True):
 
     @property
     def sealed(self) -> str | None:
-        """The encrypted value, by either name."""
+        """The sealed token: the encrypted value, under either name."""
         return self.encrypted_value or self.encrypted_content or None
 
 
@@ -188,14 +188,14 @@ class Tool(_WireStruct, kw_only=True):
 
 
 class Context(_WireStruct, kw_only=True):
-    """Something that the agent should know for this run, beside the conversation."""
+    """Information for the agent in this run, in addition to the conversation."""
 
     description: str
     value: str
 
 
 class Interrupt(_WireStruct, kw_only=True):
-    """What a run waits for. `expires_at` is a time in ISO 8601, `response_schema` a JSON Schema for the answer."""
+    """A question that a run waits for. `expires_at` is in ISO 8601; `response_schema` is the answer's JSON Schema."""
 
     id: str
     reason: str
@@ -207,7 +207,7 @@ class Interrupt(_WireStruct, kw_only=True):
     subagent_run_id: str | None = None
 
     def as_side_event(self) -> SideEvent:
-        """The side event that carries it through a run."""
+        """Return the side event that carries this interrupt through a run."""
         return SideEvent(NAMESPACE, "interrupt", msgspec.to_builtins(self))
 
 
@@ -221,7 +221,7 @@ class ResumeEntry(_WireStruct, kw_only=True):
 
 
 class TokenUsage(_WireStruct, kw_only=True):
-    """Tokens for one provider and model. Reasoning is part of the output, what is cached part of the input."""
+    """Numbers of tokens for one provider and model. The output includes reasoning; the input includes cached tokens."""
 
     provider: str | None = None
     model: str | None = None
@@ -234,7 +234,7 @@ class TokenUsage(_WireStruct, kw_only=True):
 
 
 class RunAgentInput(_WireStruct, kw_only=True):
-    """What a client posts. `protocol_version` is absent from clients before 1.0."""
+    """The body of a request. Clients before 1.0 send no `protocol_version`."""
 
     thread_id: str
     run_id: str

@@ -1,12 +1,12 @@
 """The binary transport, `application/vnd.ag-ui.event+proto`: frames of a length (4 bytes, big-endian) and a message.
 
-The tables are those of `@ag-ui/proto` 1.0.0: a row's fields have the numbers 1, 2, 3 … in their order. After a colon
-comes what a field is, where it is not text: another row, `[row]` for several, or
+The tables are those of `@ag-ui/proto` 1.0.0. The fields of a row have the numbers 1, 2, 3 … in order. A field is text,
+unless a type follows after a colon: another row, `[row]` for a repeated field, or
 
     int     a varint             value   any JSON value (google.protobuf.Value)
     bool                         struct  a JSON object (google.protobuf.Struct)
 
-THINKING_* events and dialects before 1.0 have no place in it.
+It cannot carry THINKING_* events, and no dialect before 1.0 uses it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEDIA_TYPE = "application/vnd.ag-ui.event+proto"
 
 
 def accepts_protobuf(accept: str | None) -> bool:
-    """Whether the header `Accept` asks for it by name."""
+    """Return whether the `Accept` header names the binary transport, with a quality above 0."""
     for entry in (accept or "").lower().split(","):
         media, *parameters = (piece.strip() for piece in entry.split(";"))
         if media == MEDIA_TYPE:
@@ -33,7 +33,7 @@ def accepts_protobuf(accept: str | None) -> bool:
     return False
 
 
-# In the order of the envelope's fields.
+# In the order of the fields of the protobuf message `Event`.
 _EVENTS = {
     "TEXT_MESSAGE_START": "base:Base messageId role name subagentRunId",
     "TEXT_MESSAGE_CONTENT": "base:Base messageId delta subagentRunId",
@@ -74,7 +74,7 @@ _LATER_TYPES = [
     "TOOL_CALL_CHUNK",
 ]
 _TYPE_ORDER = [*list(_EVENTS)[:16], *_LATER_TYPES, *list(_EVENTS)[21:]]
-"""In the order of the types' own numbers, which differs from that of the envelope."""
+"""In the order of the enum `EventType`, which differs from that of the fields of `Event`."""
 
 _MEDIA = "source:Source metadata:value id"
 _ROWS = {
@@ -105,19 +105,30 @@ _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 
 
 def encode_frame(event: Any) -> bytes:
-    """An event (an object, or what msgspec makes one of) as a frame. Raises `RequestError` (`unsupported_event`)."""
+    """Encode an event as a frame.
+
+    Args:
+        event: A JSON object, or what msgspec converts to one.
+
+    Raises:
+        RequestError: (code `unsupported_event`) the transport cannot carry this type of event.
+    """
     return _with_length(encode_message(event))
 
 
 def encode_message(event: Any) -> bytes:
-    """The same without the length."""
+    """Encode an event as `encode_frame` does, without the length."""
     tag, body = _tag_and_body(event if isinstance(event, Mapping) else msgspec.to_builtins(event))
     return tag + _varint(len(body)) + body
 
 
 def delta_frame_encoder(event: Any) -> Callable[[str], bytes]:
-    """What writes the frames of events like this one (of a message's or a call's deltas) for other deltas."""
-    # The delta is the last field that these events have, so that all before it is always the same.
+    """Return a function that encodes further deltas of a message or a call by their text.
+
+    Args:
+        event: A delta event of that message or call.
+    """
+    # The delta is the last field of these events, so all bytes before it are constant.
     tag, body = _tag_and_body({**msgspec.to_builtins(event), "delta": ""})
     body_prefix, frame_prefixes = body[:-1], _frame_prefixes(tag)
     min_body_bytes = len(body)
@@ -135,7 +146,7 @@ def delta_frame_encoder(event: Any) -> Callable[[str], bytes]:
 
 @cache
 def _frame_prefixes(tag: bytes) -> list[bytes]:
-    """What comes before the content of an event, by its length, where that is one byte."""
+    """Return the bytes before the body of an event for each length of the body below 128."""
     return [_with_length(tag + _varint(length) + bytes(length))[: -length or None] for length in range(0x80)]
 
 
@@ -144,7 +155,11 @@ def _with_length(message: bytes) -> bytes:
 
 
 def _tag_and_body(event: Mapping[str, Any]) -> tuple[bytes, bytes]:
-    """The tag of the event's place in the envelope, and what stands there. Raises `RequestError`."""
+    """Return the tag of the event's field in `Event`, and the bytes of the field.
+
+    Raises:
+        RequestError: the transport cannot carry this type of event.
+    """
     kind = event["type"]
     if kind not in _EVENTS:
         raise RequestError(
@@ -158,7 +173,7 @@ _FIELD_NUMBERS = {name: number for number, name in enumerate(_EVENTS, 1)}
 _TYPE_NUMBERS = {name: number for number, name in enumerate(_TYPE_ORDER)}
 
 
-# --- where the message differs from the JSON ---------------------------------------------------------------------
+# --- differences between the protobuf message and the JSON object ------------------------------------------------
 
 
 def _protobuf_fields(kind: str, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -274,7 +289,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        # Half a surrogate pair, which UTF-8 cannot hold.
+        # A lone surrogate, which UTF-8 cannot encode.
         return re.sub("[\ud800-\udfff]", "\ufffd", text).encode()
 
 

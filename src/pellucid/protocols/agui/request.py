@@ -1,13 +1,13 @@
-"""A run's input, read: the conversation, the client's tools, and what it asks of this gateway.
+"""Parse the input of a run: the conversation, the client's tools, and the options of this gateway.
 
-What AG-UI has no field for is asked for in `forwardedProps.pellucid`, or in the query, which goes before:
+Options that AG-UI has no field for are in `forwardedProps.pellucid`, or in the query, which takes precedence:
 
     model      the model's public name                      effort     how much to think
-    view       the form of reasoning that may be seen       reasoning  `off`: no event tells of it
-    store      whether anything is kept                     dialect    what the client speaks
+    view       the form in which reasoning leaves           reasoning  `off`: no event of reasoning is sent
+    store      whether the run is stored                    dialect    what the client speaks
     chunks     whether messages come as chunks              snapshot   whether the run ends with all messages
 
-Everything that is wrong is said with its place (`messages[3].content[0]: …`).
+Every error has the path of the invalid value (`messages[3].content[0]: …`).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .dialects import Dialect, DialectName, dialect_for, dialect_of
 from .history import history_of, sealed_in
 
 OPTIONS_KEY = "pellucid"
-"""The key of ours in `forwardedProps`."""
+"""Our key in `forwardedProps`."""
 
 MAX_QUOTED_CHARS = 40
-"""How much of a wrong value is told again."""
+"""Largest number of characters of an invalid value that an error quotes."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a client may ask of this gateway. None: whatever the server does unasked."""
+    """The options of this gateway for one run. None is the server's default."""
 
     model: str | None = None
     effort: Effort | None = None
@@ -50,7 +50,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
 
 
 class Request(NamedTuple):
-    """A request as it was understood."""
+    """A parsed request."""
 
     input: m.RunAgentInput
     options: Options
@@ -65,12 +65,21 @@ class Request(NamedTuple):
 
     @property
     def resume(self) -> list[m.ResumeEntry]:
-        """Answers to interrupts of the run before."""
+        """Answers to the interrupts of the run before."""
         return self.input.resume or []
 
     def dialect(self, header: str | None, default: DialectName | None) -> Dialect:
-        """The client's: what it asks for (in the header, if nowhere else), what its version speaks, or what clients are
-        taken for that do not say. Raises `RequestError`, also for a header that need not have been read."""
+        """Return the dialect of the client.
+
+        In this order: the option `dialect`, the header, the dialect of the client's version, the default.
+
+        Args:
+            header: The value of `AG-UI-Dialect`; None without it.
+            default: The dialect of clients that send no version; None for 0.x.
+
+        Raises:
+            RequestError: there is no such dialect; also if the header is invalid and the option overrides it.
+        """
         header_dialect = dialect_of(header.lower(), "AG-UI-Dialect") if header is not None else None
         if self.options.dialect is not None:
             return dialect_of(self.options.dialect)
@@ -80,11 +89,19 @@ class Request(NamedTuple):
         return dialect_of(default) if version is None and default is not None else dialect_for(version)
 
     def messages(self) -> list[ModelMessage]:
-        """The conversation. Raises `RequestError`."""
+        """Return the conversation.
+
+        Raises:
+            RequestError: a message is invalid.
+        """
         return history_of(self.input.messages, self.input.context or [], self.resume)
 
     def unused_seals(self, messages: Sequence[ModelMessage]) -> list[SealedPart]:
-        """What came sealed and goes to no model: it is not in the conversation, or stands there a second time."""
+        """Return the sealed tokens that are sent to no model: those not in the conversation, or on a second entity.
+
+        Args:
+            messages: The conversation, as `messages` returned it.
+        """
         response_parts = [part for message in messages if isinstance(message, ModelResponse) for part in message.parts]
         item_id_of_token = {
             part.token: part.item_id for part in reversed(response_parts) if isinstance(part, SealedPart)
@@ -93,17 +110,20 @@ class Request(NamedTuple):
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """The functions that the client runs."""
+        """The client's tools, which the client runs."""
         return tuple(ToolDefinition(tool.name, tool.parameters or {}, tool.description) for tool in _tools(self.input))
 
     @property
     def client_tools(self) -> frozenset[str]:
-        """The names of the functions that the client runs."""
+        """The names of the client's tools."""
         return frozenset(tool.name for tool in _tools(self.input))
 
     @property
     def wants_summaries(self) -> bool:
-        """Where summaries are all that may be seen, there are some; beside the raw text they have no place here."""
+        """Always false: AG-UI has no field for a summary in addition to the raw text.
+
+        Where the view permits only summaries, there are summaries all the same.
+        """
         return False
 
     @property
@@ -113,21 +133,27 @@ class Request(NamedTuple):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """What to ask the model, whose name is still the public one: by default, the conversation as it came.
+        """Return the call of the model, with the model's public name.
 
-        `server_tools` are offered beside the client's own, which go before one of the same name. Raises `RequestError`.
+        Args:
+            messages: The messages to send; by default the conversation of the request.
+            server_tools: Tools of the server, offered with the client's tools. A client's tool replaces a server's
+                tool of the same name.
+
+        Raises:
+            RequestError: there is no message for a model.
         """
         messages = self.messages() if messages is None else messages
         if not messages:
             raise RequestError(
-                "messages: at least one that a model can read is required", code="missing", param="messages"
+                "messages: at least one message for a model is required", code="missing", param="messages"
             )
         effort = self.options.effort
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "none" else effort}
         return ModelCall(self.options.model or "", list(messages), settings, merge_tools(self.tools, server_tools))
 
     def token_path(self, part: SealedPart) -> str:
-        """Where in the input this token stands."""
+        """Return the path of a sealed token in the input."""
         for index, message in enumerate(self.input.messages):
             path = f"messages[{index}]"
             for name in ("encryptedValue", "encryptedContent"):
@@ -141,7 +167,15 @@ class Request(NamedTuple):
 
 
 def parse_input(data: bytes, query: Mapping[str, str] | None = None) -> Request:
-    """Raises `RequestError` naming the field and what would be right. Others' query parameters are ignored."""
+    """Parse the body of a request.
+
+    Args:
+        data: The body.
+        query: The parameters of the query; those that are no option are ignored.
+
+    Raises:
+        RequestError: the body or an option is invalid; the message has the field and what is allowed.
+    """
     input = decode(data, m.RunAgentInput)
     for index, tool in enumerate(input.tools or []):
         path = f"tools[{index}].parameters"
@@ -173,9 +207,17 @@ def _check_unique(names: list[str], base_path: str) -> None:
 
 
 def _parse_options(fields: Any, base_path: str = "") -> Options:
-    """What stands at this place of the input; without one, in the query, where everything is text."""
+    """Parse options.
+
+    Args:
+        fields: The options.
+        base_path: Their path in the input; empty for those of the query, whose values are texts.
+
+    Raises:
+        RequestError: there is no such option, or its value is invalid.
+    """
     if not isinstance(fields, dict):
-        raise RequestError(f"{base_path}: must be an object with options in it", code="invalid_type", param=base_path)
+        raise RequestError(f"{base_path}: must be an object of options", code="invalid_type", param=base_path)
     for name in fields:
         if name not in _ALLOWED:
             path = f"{base_path}.{truncate(name)}"
@@ -187,7 +229,7 @@ def _parse_options(fields: Any, base_path: str = "") -> Options:
         name = str(error).partition("`$.")[2].rstrip("`")
         raise _invalid_option(name, fields.get(name), base_path) from None
     for name in fields if not base_path else ():
-        if getattr(options, name) is None:  # where everything is text, so is "null"
+        if getattr(options, name) is None:  # msgspec reads the text "null" as None.
             raise _invalid_option(name, fields[name], base_path)
     return options
 
@@ -200,7 +242,7 @@ def _invalid_option(name: str, supplied: Any, base_path: str) -> RequestError:
 
 
 def _describe_allowed(option_type: Any) -> str:
-    """What may stand where an option is of this type, or none."""
+    """Describe the allowed values of an option with this type."""
     choices = [
         str(word)
         for alternative in get_args(option_type)

@@ -1,4 +1,4 @@
-"""How a run ended, as RUN_FINISHED tells it; and what an encoder may know of an item before it begins."""
+"""The end of a run in AG-UI: outcome, usage and errors; and the sealed tokens that are known ahead in a batch."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from .messages import Interrupt, TokenUsage
 from .metadata import make_metadata
 
 _MAX_SAFE_INTEGER = 2**53 - 1
-"""What JavaScript can hold."""
+"""`Number.MAX_SAFE_INTEGER` of JavaScript."""
 
 
 def outcome_of(
     event: RunEndEvent, dialect: Dialect, pending: list[str], interrupts: list[Interrupt]
 ) -> tuple[e.RunFinishedOutcome | None, dict[str, Any] | None]:
-    """The outcome, and the metadata that says what the dialect has no outcome for.
+    """Return the outcome of RUN_FINISHED, and its metadata where the dialect has no outcome for the end.
 
-    `pending` are the calls that have no result, `interrupts` what the run waits for.
+    Args:
+        event: The end of the run.
+        dialect: What the client speaks.
+        pending: The ids of calls without a result.
+        interrupts: What the run waits for.
     """
     supported = dialect.outcomes
     if event.status == "cancelled":
@@ -41,7 +45,7 @@ def outcome_of(
 
 
 def usage_of(usage: Usage, model: str | None) -> list[TokenUsage] | None:
-    """None if nothing is known that the protocol can say."""
+    """Return the usage of a model; None if no number is known that the protocol defines."""
     numbers = {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -57,7 +61,7 @@ def usage_of(usage: Usage, model: str | None) -> list[TokenUsage] | None:
 
 
 def seals_ahead(events: list[Event]) -> dict[int, str]:
-    """The seals of the items that begin and end in this batch, by the place where they begin."""
+    """Return the tokens of the items that begin and end in a batch, by the index of their start event."""
     seals: dict[int, str] = {}
     start_index: int | None = None
     for index, event in enumerate(events):
@@ -71,9 +75,9 @@ def seals_ahead(events: list[Event]) -> dict[int, str]:
 
 
 def error_body(error: ErrorInfo) -> dict[str, Any]:
-    """The body of a refusal before a run began: RUN_ERROR, which clients show as it is.
+    """Return the body of an error response before a run began: RUN_ERROR, which clients show as it is.
 
-    `metadata.pellucid.param` says where in the input the mistake stands.
+    `metadata.pellucid.param` is the path in the input that is wrong.
     """
     body: dict[str, Any] = {"type": "RUN_ERROR", "message": error.full_message, "code": error.code or error.kind}
     return body if error.param is None else {**body, "metadata": {"pellucid": {"param": error.param}}}

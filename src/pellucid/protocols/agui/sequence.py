@@ -1,9 +1,8 @@
-"""The order of events, for the verifier: runs, what is open in them, and what a client's messages come to.
+"""Verify the order of events: runs, what is open in them, and the messages that a client builds.
 
-It is fed events without chunks whose fields are right. What 1.0's client verifies (verify.ts) and what it makes of ids
-and values (apply/default.ts) is followed here; where older clients differ, the dialect says so.
-
-The rules that a sequence of AG-UI events keeps, by name: what each says, and where it is from.
+`RULES` has the rules for a sequence of AG-UI events by name, with their sources. `SequenceVerifier` takes events with
+valid fields and without chunks. It follows what client 1.0.0 verifies (verify.ts) and how it applies ids and values
+(apply/default.ts). Where older clients differ, the dialect sets it.
 """
 
 from __future__ import annotations
@@ -16,10 +15,12 @@ from .messages import PROTOCOL_VERSION
 
 Severity = Literal["fatal", "silent", "style"]
 Breach = tuple[str, Severity, str]
-"""The rule's name, how grave it is here, and what is wrong."""
+"""Name of the rule, severity in this dialect, and what is wrong."""
 
 
 class Rule(NamedTuple):
+    """A rule for sequences of events: what it requires, and its source."""
+
     statement: str
     source: str
 
@@ -30,48 +31,48 @@ RULES: dict[str, Rule] = {
     "event": Rule("an event is a JSON object with a type", f"{_CLIENT}, transform/http.ts"),
     "type": Rule("the dialect has events of this type", f"{_CLIENT}, enforce.ts; older: the schema of @ag-ui/core"),
     "fields": Rule("an event has the fields that its type needs, of the right kind, and no nulls", "schema.json 1.0"),
-    "unknown": Rule("it has no others: they are removed on the way", f"{_CLIENT}, enforce/strip.ts"),
-    "retired": Rule("no shape that clients translate for now", f"{_CLIENT}, middleware/compatibility-boundary.ts"),
+    "unknown": Rule("an event has no other fields: clients remove them", f"{_CLIENT}, enforce/strip.ts"),
+    "retired": Rule(
+        "no deprecated form, which clients still translate", f"{_CLIENT}, middleware/compatibility-boundary.ts"
+    ),
     "start": Rule("a run begins with RUN_STARTED, and not while another runs", f"{_CLIENT}, verify.ts"),
-    "terminal": Rule("after the end of a run comes at most the next", f"{_CLIENT}, verify.ts"),
+    "terminal": Rule("only another run may follow the end of a run", f"{_CLIENT}, verify.ts"),
     "truncated": Rule("a run ends with RUN_FINISHED or RUN_ERROR", "AG-UI's conformance streams"),
-    "version": Rule("the version that RUN_STARTED says it speaks is one that clients know", f"{_CLIENT}, agent.ts"),
+    "version": Rule("RUN_STARTED has a protocolVersion that clients know", f"{_CLIENT}, agent.ts"),
     "run": Rule("RUN_FINISHED names its own run and thread; a stream is one thread", "AG-UI's conformance streams"),
     "reopened": Rule("what is open is not started again", f"{_CLIENT}, verify.ts"),
-    "unopened": Rule("only what is open goes on or ends", f"{_CLIENT}, verify.ts"),
+    "unopened": Rule("only what is open continues or ends", f"{_CLIENT}, verify.ts"),
     "unclosed": Rule("nothing is open when the run finishes", f"{_CLIENT}, verify.ts"),
-    "owner": Rule("a subagentRunId is that of whoever started it", f"{_CLIENT}, verify.ts"),
+    "owner": Rule("a subagentRunId is that of the agent that started the entity", f"{_CLIENT}, verify.ts"),
     "subagent": Rule("a subagent starts once, after its parent, and ends once", f"{_CLIENT}, verify.ts"),
-    "chunk": Rule(
-        "the first chunk of something has its id (and a call's name), later ones agree", "chunks/transform.ts"
-    ),
+    "chunk": Rule("a first chunk has an id (and a call's name), later chunks agree with it", "chunks/transform.ts"),
     "ids": Rule(
         "no two messages or calls of a thread have one id: they would be merged", f"{_CLIENT}, apply/default.ts"
     ),
-    "anchor": Rule("an encrypted value comes after what it belongs to was started", f"{_CLIENT}, apply/default.ts"),
+    "anchor": Rule("an encrypted value comes after the start of its message or call", f"{_CLIENT}, apply/default.ts"),
     "value": Rule("a message or call gets one encrypted value: a second replaces it", f"{_CLIENT}, apply/default.ts"),
     "snapshot": Rule(
         "a MESSAGES_SNAPSHOT with any reasoning has all of it, and every encrypted value again",
         f"{_CLIENT}, apply/default.ts",
     ),
     "interrupt": Rule("no two interrupts have one id", "AG-UI's conformance streams"),
-    "activity": Rule("ACTIVITY_DELTA is of an activity that there is", f"{_CLIENT}, apply/default.ts"),
+    "activity": Rule("ACTIVITY_DELTA names an existing activity", f"{_CLIENT}, apply/default.ts"),
     "empty": Rule("no delta is empty", "the proposal; @ag-ui/core 0.0.45"),
-    "order": Rule("reasoning ends as message, encrypted value, span, and then comes something else", "this package"),
+    "order": Rule("reasoning ends in the order message, encrypted value, span, before anything else", "this package"),
 }
 
 
 _Owner = str | None
-"""None is the agent itself."""
+"""The subagent run id of an owner; None is the main agent."""
 
 
 class _EntityKind(NamedTuple):
-    """Something that is started and ended."""
+    """A kind of entity that is started and ended."""
 
     name: str
     id_field: str
     id_space: str
-    """Whose ids it shares, as far as owners go."""
+    """The space of ids in which owners are looked up; kinds with one space share ids."""
 
 
 _TEXT = _EntityKind("text message", "messageId", "message")
@@ -106,7 +107,7 @@ _ENDS = {
 
 
 class _RunState:
-    """What is known of a run."""
+    """The state of one run: what is open, and who owns it."""
 
     def __init__(self, event: Mapping[str, Any]) -> None:
         self.ids = (event.get("threadId"), event.get("runId"))
@@ -114,14 +115,19 @@ class _RunState:
         self.steps: set[tuple[_Owner, str]] = set()
         self.owners: dict[tuple[str, str], _Owner] = {}
         self.subagent_is_active: dict[str, bool] = {}
-        """Whether it is active."""
+        """For each subagent that started, whether it is active."""
 
     def open_of(self, kind: _EntityKind) -> dict[str, _Owner]:
         return self.open.setdefault(kind, {})
 
 
 class SequenceVerifier:
-    """The runs of one thread. `after_error`: a run may follow one that failed; `empty`: how grave an empty delta is."""
+    """Verifies the order of events of one thread.
+
+    Args:
+        allows_run_after_error: Whether a run may follow one that failed.
+        empty_delta_severity: The severity of an empty delta.
+    """
 
     def __init__(self, allows_run_after_error: bool, empty_delta_severity: Severity) -> None:
         self._allows_run_after_error, self._empty_delta_severity = allows_run_after_error, empty_delta_severity
@@ -129,11 +135,11 @@ class SequenceVerifier:
         self._state: Literal["new", "running", "finished", "failed"] = "new"
         self._thread_id: str | None = None
         self._roles: dict[str, str] = {}
-        """What each id of a message names: its role; `""` for a message that a call made."""
+        """The role of each message by its id; `""` for a message that a call made."""
         self._call_ids: set[str] = set()
         self._valued_entities: set[tuple[str, str]] = set()
         self._span_of_message: dict[str, str] = {}
-        """The last span that was open when a reasoning message began."""
+        """For each reasoning message, the span of its owner that was open when it began."""
 
     def end(self) -> Iterator[Breach]:
         if self._state in ("new", "running"):
@@ -249,7 +255,7 @@ class SequenceVerifier:
             yield "order", "style", f"{event_type} while reasoning is open"
 
     def _call_start(self, run: _RunState, event: Mapping[str, Any]) -> Generator[Breach, None, _Owner]:
-        """Gives the owner: a call is its message's."""
+        """Verify the start of a call; return its owner, which is that of its message."""
         id, parent, subagent_run_id = event["toolCallId"], event.get("parentMessageId"), event.get("subagentRunId")
         parent_owner = run.owners.get(("message", parent)) if parent is not None else None
         inherits = parent is not None and ("message", parent) in run.owners
@@ -333,7 +339,7 @@ class SequenceVerifier:
             self._add_message(run, message, replaces=True)
 
     def _add_message(self, run: _RunState, message: Mapping[str, Any], replaces: bool) -> None:
-        """A message that was not streamed."""
+        """Add a message that was not streamed."""
         id, role, owner = message["id"], message["role"], message.get("subagentRunId")
         self._roles[id] = role if replaces else self._roles.get(id, role)
         id_space = role if role in ("reasoning", "activity") else "message"
@@ -372,5 +378,5 @@ class SequenceVerifier:
 
 
 def _known_messages(messages: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Without those that the client removed."""
+    """Return the messages with a known role; clients remove the others."""
     return [message for message in messages if message.get("role") in ROLES]

@@ -1,16 +1,17 @@
-"""What an agent may still say: the ids that a run's clients know, whose they are, and what is open.
+"""Keep the side events of an application legal: ids, owners, and what is open.
 
-An event that would end a run, or that a client would lose or merge with another, is mended so that least is lost:
+Clients end the run at an illegal event, drop it, or merge it with another. So an illegal event is changed or dropped,
+such that as little as possible is lost:
 
-* What is open is not started again, only what is open goes on and ends; a subagent starts once, after its parent.
-* A message whose id is taken gets that id with `:2`, `:3` … behind it, and what follows for it goes there. A second
-  call of one id is left out: its result could not be told from the first one's.
-* Whose something is, it stays: what names another subagent is said to be its owner's.
-* An encrypted value has its message or call before it, and is the only one; a change to an activity has its activity.
-* A snapshot of all messages has no id twice, repeats the values, and has either all reasoning or none, which clients
-  take as all; what it drops is closed before it.
+* An open entity is not started again. Only an open entity continues and ends. A subagent starts once, after its parent.
+* A message whose id is in use gets the suffix `:2`, `:3` …, and later events for it get that id. A second call with the
+  same id is dropped, because its result could not be distinguished from that of the first.
+* An entity keeps its owner: an event that names another subagent gets the owner of its entity.
+* An encrypted value comes after its message or call, and only once. A change of an activity needs the activity.
+* MESSAGES_SNAPSHOT has each id once, repeats the encrypted values, and has either all reasoning or none (clients keep
+  all reasoning if a snapshot has none). What it removes is ended before it.
 
-The model's own events are only noted, and end what an agent left open under the same name.
+Events of the model's run are only observed. They end an entity of the application with the same id.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from .messages import AssistantMessage, Message, ReasoningMessage
 
 
 class _EntityKind(NamedTuple):
+    """A kind of entity that is started and ended, with the types of its events."""
+
     start_type: type[Any]
     delta_type: type[Any] | None
     end_type: type[Any]
     id_field: str = ""
     id_space: str = ""
-    """Among what the ids are told apart, as far as owners go."""
+    """The space of ids in which owners are looked up; empty for kinds without an owner."""
 
 
 _TEXT = _EntityKind(
@@ -58,26 +61,29 @@ _ENDS: dict[type[Any], _EntityKind] = {**{pair.end_type: pair for pair in _KINDS
 
 _EntityKey = tuple[_EntityKind, str | None, str]
 _IMPLICIT_ROLE = ""
-"""The role of a message that a call made."""
+"""The role of a message that a call created, until the message itself starts."""
 
 
 class SideEventFilter:
-    """`feed` what an agent says, `note` what the model's run says; both give the events to send."""
+    """Makes the side events of an application legal.
+
+    `feed` takes the application's events, `observe` those of the model's run. Both return events to send.
+    """
 
     def __init__(self, history: Iterable[Message] = ()) -> None:
         self._open_entities: dict[_EntityKey, str | None] = {}
-        """What an agent has open, by what it is, whose step, and its id."""
+        """The open entities of the application, by kind, owner (of a step) and id."""
         self._model_open: set[_EntityKey] = set()
-        """What the model has open."""
+        """The open entities of the model's run."""
         self._roles: dict[str, str] = {}
-        """The messages that there are."""
+        """The role of each message by its id."""
         self._call_ids: set[str] = set()
         self._encrypted_values: dict[tuple[str, str], str] = {}
         self._owners: dict[tuple[str, str], str | None] = {}
         self._subagent_ids: set[str] = set()
-        """Those that ever started."""
+        """The subagents that started, also those that ended."""
         self._assigned_ids: dict[tuple[str, str], str] = {}
-        """The id that a message got, by its bucket and the id that it was given."""
+        """The id that a message was sent with, by its id space and the application's id."""
         self._add_messages(history)
 
     def feed(self, event: Any) -> list[e.AGUIEvent]:
@@ -90,7 +96,11 @@ class SideEventFilter:
         return [event] if handler is None else handler(self, event)
 
     def observe(self, event: Any) -> list[e.AGUIEvent]:
-        """What an agent has open and the model's event would collide with ends."""
+        """Observe an event of the model's run.
+
+        Returns:
+            The end of an open entity of the application with the same id. It must be sent before the event.
+        """
         event_type = type(event)
         out: list[e.AGUIEvent] = []
         if kind := _STARTS.get(event_type):
@@ -108,10 +118,14 @@ class SideEventFilter:
         return out
 
     def end_all(self, *, failed: bool = False) -> list[e.AGUIEvent]:
-        """The ends of all that is open, what was opened last first."""
+        """End all open entities of the application, last opened first.
+
+        Args:
+            failed: Whether the run failed; subagents then end with SUBAGENT_ERROR.
+        """
         return [end for key in reversed(list(self._open_entities)) for end in self._end_entity(key, failed)]
 
-    # --- what starts and ends ----------------------------------------------------------------------------------
+    # --- entities that start and end ---------------------------------------------------------------------------
 
     def _entity_key(self, kind: _EntityKind, event: Any, id: str) -> _EntityKey:
         return kind, event.subagent_run_id if kind is _STEP else None, id
@@ -158,7 +172,7 @@ class SideEventFilter:
         return key not in self._model_open or kind in (_TEXT, _THOUGHT)
 
     def _record_start(self, kind: _EntityKind, id: str, event: Any) -> None:
-        """What clients make of a start."""
+        """Record the ids, roles and owners that clients derive from a start event."""
         if kind is _SUBAGENT:
             self._subagent_ids.add(id)
         elif kind is _CALL:
@@ -172,7 +186,7 @@ class SideEventFilter:
             self._owners.setdefault((kind.id_space, id), event.subagent_run_id)
 
     def _with_parent(self, event: e.ToolCallStartEvent) -> e.ToolCallStartEvent:
-        """A call, in its message if that can hold it; it is its message's owner's."""
+        """Return the start of a call with a valid parent message, or none, and the owner of that message."""
         parent = event.parent_message_id
         if not parent:
             return replace(event, parent_message_id=None)
@@ -213,7 +227,7 @@ class SideEventFilter:
         end: e.AGUIEvent = kind.end_type(**fields)
         return [*inner_ends, self._with_owner(end, kind.id_space, id) if kind.id_space else end]
 
-    # --- what stands alone -------------------------------------------------------------------------------------
+    # --- single events -----------------------------------------------------------------------------------------
 
     def _tool_result(self, event: e.ToolCallResultEvent) -> list[e.AGUIEvent]:
         event = replace(event, message_id=self._free_id(event.message_id))
@@ -255,7 +269,7 @@ class SideEventFilter:
 
     def _messages_snapshot(self, event: e.MessagesSnapshotEvent) -> list[e.AGUIEvent]:
         unique = {message.id: message for message in event.messages}.values()
-        # An activity can have no value: it does not take the place of what has one.
+        # An activity cannot have an encrypted value, so it does not replace a message that has one.
         messages = [
             one for one in unique if _role_of(one) != "activity" or ("message", one.id) not in self._encrypted_values
         ]
@@ -280,7 +294,7 @@ class SideEventFilter:
         return [*ends, replace(event, messages=messages)]
 
     def _with_values(self, message: Message) -> Message:
-        """The message, with the values that were told of it and its calls."""
+        """Return the message with the encrypted values that were sent for it and its calls."""
         value = self._encrypted_values.get(("message", message.id))
         if value and isinstance(message, ReasoningMessage):
             message = message if message.sealed else replace(message, encrypted_value=value)
@@ -299,7 +313,7 @@ class SideEventFilter:
     # --- ids ---------------------------------------------------------------------------------------------------
 
     def _add_messages(self, messages: Iterable[Message]) -> None:
-        """Messages that were not streamed."""
+        """Add messages that were not streamed."""
         for message in messages:
             role = self._roles[message.id] = _role_of(message)
             id_space = role if role in ("reasoning", "activity") else "message"
@@ -312,7 +326,7 @@ class SideEventFilter:
         return self._assigned_ids.get((id_space, id), id)
 
     def _is_taken(self, id: str) -> bool:
-        """Whether a message has it, or one had that is gone, and whose value would be taken for the next one's."""
+        """Return whether an id is in use by a message, or by the encrypted value of a removed message."""
         return id in self._roles or ("message", id) in self._encrypted_values
 
     def _free_id(self, id: str) -> str:
@@ -338,4 +352,4 @@ _HANDLERS: dict[type[Any], Callable[[SideEventFilter, Any], list[e.AGUIEvent]]] 
     e.ReasoningEncryptedValueEvent: SideEventFilter._encrypted_value,
     e.MessagesSnapshotEvent: SideEventFilter._messages_snapshot,
 }
-"""What is neither started nor ended."""
+"""The handlers of events that start or end no entity."""

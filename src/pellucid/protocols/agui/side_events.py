@@ -1,13 +1,13 @@
-"""What an agent says beside its model: state, activities, steps, subagents, custom and raw events.
+"""Events that an application adds to a run: state, activities, steps, subagents, custom and raw events.
 
-They come as side events of the namespace `agui`, named by their type, with the event's fields (`as_side_event` of an
-event makes one), and leave where they stand. Two names are no events but tell how the run ends: `interrupt`, with an
-interrupt's fields, and `result`, with any value. A call that a run waits for is an interrupt, too. What the run itself
-says (RUN_STARTED, RUN_FINISHED, RUN_ERROR) it says alone.
+They come as side events of the namespace `agui` whose name is the type and whose value has the fields (`as_side_event`
+of an event makes one), and are sent where they stand in the run. Two names are not types of events but set the end of
+the run: `interrupt`, with the fields of an interrupt, and `result`, with any value. A call that a run waits for is an
+interrupt, too. RUN_STARTED, RUN_FINISHED and RUN_ERROR are sent by the run only.
 
-What the dialect has no word for is left out, and chunks are expanded. Nothing that leaves here can break a stream: what
-would is mended (`ledger` says how), no delta is empty, `closing` ends what is left. Of interrupts with one id the last
-one counts.
+Events that the dialect does not define are dropped, and chunks are expanded. The result cannot make a stream illegal:
+illegal events are changed or dropped (see `side_event_filter`), no delta is empty, and `end_all` ends what is open. Of
+interrupts with the same id the last one counts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,20 @@ from .messages import NAMESPACE, Interrupt, Message
 from .side_event_filter import SideEventFilter
 
 DEFERRED = ("run", "deferred")
-"""The side event by which a run says what it waits for (namespace and name)."""
+"""Namespace and name of the side event for a call that a run waits for."""
 
 
 _RUN_EVENTS = (e.RunStartedEvent, e.RunFinishedEvent, e.RunErrorEvent)
 
 
 class SideEvents:
-    """`feed` each side event; the events to send come out. `history`: the messages that clients have already."""
+    """Converts side events to the AG-UI events to send.
+
+    Args:
+        dialect: What the client speaks.
+        reasoning: Whether events of reasoning are sent.
+        history: The messages that the client has before the run.
+    """
 
     def __init__(self, dialect: Dialect, *, reasoning: bool = True, history: Iterable[Message] = ()) -> None:
         self._interrupts: dict[str, Interrupt] = {}
@@ -51,7 +57,11 @@ class SideEvents:
         return list(self._interrupts.values())
 
     def feed(self, event: SideEvent) -> list[e.AGUIEvent]:
-        """Raises `IllegalEvent` for one that is no event of this protocol."""
+        """Return the events to send for a side event.
+
+        Raises:
+            IllegalEvent: the side event is not a valid event of AG-UI.
+        """
         if event.name == "result":
             self.result = event.value
             return []
@@ -73,17 +83,21 @@ class SideEvents:
         ]
 
     def ends_before(self, event: e.AGUIEvent) -> list[e.AGUIEvent]:
-        """What an event of the model ends here."""
+        """Return the end events that must be sent before an event of the model's run."""
         ends = self._expander.feed(event)[:-1] if self._expander.is_open else []
         return [filtered for end in ends for filtered in self._filter.feed(end)] + self._filter.observe(event)
 
     def end_all(self, *, failed: bool = False) -> list[e.AGUIEvent]:
-        """The ends of all that is open, what was opened last first."""
+        """End everything that is open, last opened first.
+
+        Args:
+            failed: Whether the run failed.
+        """
         ends = [filtered for end in self._expander.end() for filtered in self._filter.feed(end)]
         return ends + self._filter.end_all(failed=failed)
 
     def _adapt_to_dialect(self, event: e.AGUIEvent) -> e.AGUIEvent | None:
-        """The event as the dialect has it; None if it has no such thing."""
+        """Return an event as the dialect defines it; None if the dialect has no such event."""
         dialect = self._dialect
         if event.type not in dialect.event_types or isinstance(event, _RUN_EVENTS):
             return None

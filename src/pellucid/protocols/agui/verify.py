@@ -1,23 +1,21 @@
-"""Whether a sequence of AG-UI events is legal in a dialect, and which rule the first illegal one breaks.
+"""Check whether a sequence of AG-UI events is legal in a dialect, and which rule the first illegal event breaks.
 
-    violation = verify(events)                       # None, or its index, rule, severity and what is wrong
-    verifier = Verifier("0.x"); verifier.feed(event); …; verifier.end()      # while they come
+    violation = verify(events)                       # None, or its index, rule, severity and message
+    verifier = Verifier("0.x"); verifier.feed(event); …; verifier.end()      # event by event
 
-`sequence.RULES` names every rule. How grave a breach is depends on the rule and the dialect:
+`sequence.RULES` has all rules. The severity of a violation depends on the rule and the dialect:
 
 fatal   the official client ends the run with an error
-silent  it goes on, at most with a warning, and something is lost, changed, or left to luck
-style   nothing is lost; the order that this package keeps, and that readers may expect, is another
+silent  the client continues, at most with a warning; something is lost or changed, or the result is undefined
+style   nothing is lost, but the order of events is not the one that this package writes
 
-The dialects: `1.0` is what client 1.0.0 does; `0.x` what every client from 0.0.45 to 1.0.0 takes; `thinking` what
-0.0.39 takes; `proposal` what the proposal of 2025 says, where it says something, and 0.x elsewhere. Streams of several
-runs are read as one thread. What stands in fields is never told.
+The dialects: `1.0` is the behaviour of client 1.0.0; `0.x` is accepted by every client from 0.0.45 to 1.0.0; `thinking`
+by 0.0.39; `proposal` is the proposal of 2025, and 0.x where it defines nothing. A stream of several runs is read as one
+thread. Messages do not quote the content of fields.
 
-Chunks, for the verifier: which events a chunk stands for, and which an event closes that comes after chunks.
-
-As `@ag-ui/client` 1.0.0 has it (chunks/transform.ts): each agent (a subagent, or the one without a name) has one thing
-open at a time; or, for the dialect of the proposal, as that says. It works on the bare objects, and shares nothing with
-the classes that the gateway itself expands chunks with, so that the one can be held against the other.
+Chunks are expanded as `@ag-ui/client` 1.0.0 does (chunks/transform.ts): each agent (a subagent, or the main agent) has
+one message or call open at a time. For the proposal, its own rules apply. `ChunkExpander` works on JSON objects and
+shares no code with the `Expander` of the gateway, so that one can be tested against the other.
 """
 
 from __future__ import annotations
@@ -41,11 +39,11 @@ _ENDS_ALL = {"RUN_STARTED", "RUN_FINISHED", "RUN_ERROR", "MESSAGES_SNAPSHOT"}
 
 
 class BadChunk(Exception):
-    """A chunk that belongs to nothing, or disagrees with what it belongs to."""
+    """A chunk that belongs to no message or call, or contradicts the first chunk."""
 
 
 class _OpenEntity(NamedTuple):
-    """What one agent has open in chunks, and what its first chunk said."""
+    """The message or call that one agent has open in chunks, with the fields of the first chunk."""
 
     chunk: str
     id: str
@@ -54,20 +52,26 @@ class _OpenEntity(NamedTuple):
 
 
 class ChunkExpander:
+    """Replaces chunk events by start, content and end events, on JSON objects."""
+
     def __init__(self, is_proposal: bool) -> None:
         self._is_proposal = is_proposal
         self._open_entities: dict[str | None, _OpenEntity] = {}
 
     def expand(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The event without chunks, and what it closes before it. Raises `BadChunk`."""
+        """Return the event without chunks, after the end events that it causes.
+
+        Raises:
+            BadChunk: a chunk belongs to nothing, or contradicts the first chunk.
+        """
         return self._expand_chunk(event) if event["type"] in _CHUNK_EVENTS else [*self._ends_before(event), event]
 
     def is_open(self, id: str) -> bool:
-        """Whether this is open in chunks."""
+        """Return whether a message or call with this id is open in chunks."""
         return any(entity.id == id for entity in self._open_entities.values())
 
     def _ends_before(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The ends of what chunks have open and this event closes."""
+        """Return the end events of what is open in chunks and ends at this event."""
         event_type, owner = event["type"], event.get("subagentRunId")
         ends: list[Mapping[str, Any]] = []
         for agent, entity in list(self._open_entities.items()):
@@ -86,7 +90,7 @@ class ChunkExpander:
         return [{"type": f"{base}_END", key: entity.id, **_subagent_field(entity.subagent_run_id)}]
 
     def _expand_chunk(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The chunk as the events that it stands for."""
+        """Return the events that a chunk stands for."""
         chunk: str = event["type"]
         key, base, delta_suffix, repeated = _CHUNK_EVENTS[chunk]
         id, delta = event.get(key), event.get("delta")
@@ -96,7 +100,7 @@ class ChunkExpander:
         if entity is not None and entity.chunk == chunk and id in (None, entity.id):
             for name, expected in zip(repeated, entity.first_fields, strict=True):
                 if event.get(name, expected) != expected:
-                    raise BadChunk(f"{chunk}: its {name} is not that of the first chunk")
+                    raise BadChunk(f"{chunk}: its {name} differs from that of the first chunk")
         else:
             out += self._end_entity(agent)
             for name in (key, "toolCallName") if chunk == "TOOL_CALL_CHUNK" else (key,):
@@ -108,7 +112,7 @@ class ChunkExpander:
             start = {name: event[name] for name in (*repeated, "subagentRunId") if name in event}
             out.append({**start, "type": f"{base}_START", key: id})
         if self._is_proposal and chunk == "REASONING_MESSAGE_CHUNK" and not delta:
-            # An empty chunk closes; it is no empty delta.
+            # An empty chunk ends the message; it is not an empty delta.
             return out + self._end_entity(agent) if delta == "" or not out else out
         if delta is not None or event.get("rawEvent") is not None or (not out and event.get("metadata") is not None):
             owner = event.get("subagentRunId", entity.subagent_run_id)
@@ -143,8 +147,10 @@ _SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 
 
 class Violation(msgspec.Struct, frozen=True):
+    """An event that breaks a rule."""
+
     index: int
-    """Which event: the first is 0. At the end of the stream, how many there were."""
+    """The index of the event, from 0. At the end of the stream, the number of events."""
     rule: str
     severity: Severity
     message: str
@@ -154,11 +160,11 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class _DialectRules(NamedTuple):
-    """What a dialect says otherwise."""
+    """The rules of a dialect."""
 
     schema: s.EventSchema
     unknown_type_severity: Severity = "fatal"
-    """An event of an unknown type."""
+    """The severity of an event of an unknown type."""
     allows_run_after_error: bool = False
     """Whether a run may follow one that failed."""
     empty_delta_severity: Severity = "fatal"
@@ -176,9 +182,12 @@ _DIALECTS: dict[str, _DialectRules] = {
 
 
 def verify(events: Iterable[Any], dialect: DialectName = "1.0", least: Severity = "style") -> Violation | None:
-    """The first violation that is at least as grave as `least`; None if there is none.
+    """Return the first violation in a stream; None if there is none.
 
-    An event is a JSON object, or anything that msgspec (or Pydantic) can turn into one.
+    Args:
+        events: The events: JSON objects, or what msgspec or Pydantic can convert to one.
+        dialect: The dialect of the stream.
+        least: The lowest severity to report.
     """
     verifier = Verifier(dialect)
     severities = _SEVERITIES[: _SEVERITIES.index(least) + 1]
@@ -188,7 +197,14 @@ def verify(events: Iterable[Any], dialect: DialectName = "1.0", least: Severity 
 
 
 class Verifier:
-    """One stream. After something fatal nothing more is said: the client has gone."""
+    """Verifies one stream, event by event. After a fatal violation it reports nothing, as a client would have left.
+
+    Args:
+        dialect: The dialect of the stream.
+
+    Raises:
+        ValueError: there is no such dialect.
+    """
 
     def __init__(self, dialect: DialectName = "1.0") -> None:
         if dialect not in _DIALECTS:
@@ -200,11 +216,11 @@ class Verifier:
         self._sequence = SequenceVerifier(self._rules.allows_run_after_error, self._rules.empty_delta_severity)
 
     def feed(self, event: Any) -> list[Violation]:
-        """What is wrong with the next event, in no order of gravity."""
+        """Return the violations of the next event, not sorted by severity."""
         return self._violations(self._breaches(event))
 
     def end(self) -> list[Violation]:
-        """What is wrong when nothing more comes."""
+        """Return the violations at the end of the stream."""
         return self._violations(self._sequence.end())
 
     def _violations(self, breaches: Iterator[Breach]) -> list[Violation]:
@@ -225,10 +241,10 @@ class Verifier:
             yield "event", "fatal", "it is not a JSON object with a type"
             return
         if kind in s.THINKING_EVENTS and self._rules.unknown_type_severity == "silent":
-            yield "retired", "silent", f"{kind} is translated; what it stands for is not looked at"
+            yield "retired", "silent", f"{kind} is translated; the result is not verified"
             return
         if kind not in self._rules.schema.event_types:
-            yield "type", self._rules.unknown_type_severity, "no such event is known here"
+            yield "type", self._rules.unknown_type_severity, "the dialect has no such event"
             return
         flaws = self._rules.schema.flaws(fields)
         for rule, message in flaws:
@@ -240,7 +256,7 @@ class Verifier:
             yield "chunk", "fatal", str(error)
             return
         for one in expanded:
-            # What comes in chunks has no end of its own, so what is sealed of it follows the last of them.
+            # A message in chunks has no end event, so its encrypted value follows the last chunk.
             ended = one["type"] != "REASONING_ENCRYPTED_VALUE" or not self._chunk_expander.is_open(one["entityId"])
             yield from (breach for breach in self._sequence.feed(one) if ended or breach[0] != "order")
 

@@ -1,7 +1,7 @@
-"""The AI SDK's UI message stream: what `useChat` sends to `/api/chat`, and what it makes its messages of.
+"""The AI SDK's UI message stream: what `useChat` sends to `/api/chat`, and the stream that it reads.
 
-The protocol of the npm packages `ai` and `@ai-sdk/react` (versions 5 to 7) between a page and its server. Reasoning has
-blocks of its own in it, and `providerMetadata` carries what is sealed to the page and back.
+The protocol of the npm packages `ai` and `@ai-sdk/react` (versions 5 to 7) between a page and its server. Reasoning is
+in blocks of its own, and `providerMetadata` carries sealed tokens to the page and back.
 """
 
 from ..errors import status_of
@@ -10,7 +10,7 @@ from .encode import Encoder
 from .request import PROTOCOL, Request, parse_request, recognises
 
 HEADER = (b"x-vercel-ai-ui-message-stream", b"v1")
-"""The header by which a client knows the stream."""
+"""The header that identifies the stream to clients."""
 
 __all__ = [
     "HEADER",

@@ -1,19 +1,14 @@
-"""The chunks of the AI SDK's UI message stream, version 1: the fields that its versions 5, 6 and 7 all know.
+"""The chunks of the AI SDK's UI message stream, version 1, our metadata on them, and the body of an error response.
 
-Version 5 was strict about fields at first, so nothing stands here that only a later one reads.
+Only fields that versions 5, 6 and 7 of the AI SDK know are used, because the first releases of version 5 refuse unknown
+fields.
 
-What was refused before a stream began: an HTTP status, and the sentence itself as the body.
-
-The AI SDK makes an error of the status whose message is the body as it is, and pages show that message: so it is plain
-text, for a person.
-
-What is ours in `providerMetadata`, and what a client may make of it before it comes back.
+Our metadata is in `providerMetadata`, and in the `data` of a `data-pellucid` part:
 
     {"pellucid": {"item": ID, "sealed": TOKEN, "form": "summary" | "redacted", "complete": false, "refusal": true}}
 
-Each only where it says something: `item` is the public id of the item; `sealed` what its maker will want to see again;
-`form` what a reasoning text is, if it is not the thought itself; `complete` is false where the model was cut off;
-`refusal` marks words by which it declined. The same stands in the `data` of a `data-pellucid` part.
+Each field is optional. `item` is the public id of the item, `sealed` its sealed token, `form` the form of a reasoning
+text that is not raw. `complete` is false where the model was cut off; `refusal` is true for the text of a refusal.
 """
 
 from __future__ import annotations
@@ -29,11 +24,11 @@ from ...parts import Form
 FinishReason = Literal["stop", "length", "content-filter", "tool-calls", "error", "other"]
 
 Metadata = dict[str, dict[str, Any]]
-"""`providerMetadata`: ours is under `pellucid` (see `marks`)."""
+"""`providerMetadata`: ours is under `pellucid` (see `PartMetadata`)."""
 
 
 class Chunk(msgspec.Struct, tag_field="type", rename="camel", omit_defaults=True, forbid_unknown_fields=True):
-    """Any of them."""
+    """Base of all chunks."""
 
 
 class StartChunk(Chunk, tag="start"):
@@ -42,7 +37,7 @@ class StartChunk(Chunk, tag="start"):
 
 
 class StartStepChunk(Chunk, tag="start-step"):
-    """A turn of the model begins."""
+    """Start of a turn of the model."""
 
 
 class FinishStepChunk(Chunk, tag="finish-step"):
@@ -137,7 +132,7 @@ class FileChunk(Chunk, tag="file"):
 
 
 class SealChunk(Chunk, tag="data-pellucid"):
-    """What is sealed of something that this protocol cannot show: no page shows it either, and it comes back."""
+    """The sealed token of an item that this protocol does not define. Pages do not show it, and send it back."""
 
     id: str
     data: dict[str, Any]
@@ -182,18 +177,25 @@ AnyChunk = (
 
 
 def error_body(error: ErrorInfo) -> str:
-    """The sentence."""
+    """Return the body of an error response before a stream began: the message, as plain text.
+
+    The AI SDK makes an error of the response with the body as its message, and pages show it.
+    """
     return error.full_message
 
 
 METADATA_KEY = "pellucid"
 
 _FORMS: dict[str, Form] = {"summary": "summary", "redacted": "redacted"}
-"""What a text may say that it is; if it says nothing that is known, it is the thought."""
+"""The known values of `form`; without one, the form is raw."""
 
 
 class PartMetadata:
-    """What was found there. Anybody may have written it, so nothing of it is believed that could not be."""
+    """Our metadata as a client sent it back. Clients can change it, so a field of the wrong type is ignored.
+
+    Args:
+        value: The value under our key; any JSON value.
+    """
 
     __slots__ = ("form", "is_complete", "is_refusal", "item_id", "token")
 
@@ -207,7 +209,7 @@ class PartMetadata:
 
 
 def part_metadata(metadata: Any) -> PartMetadata:
-    """The mark in a part's `providerMetadata`; an empty one where there is none of ours."""
+    """Return our metadata from a part's `providerMetadata`; without any, all fields have their defaults."""
     return PartMetadata(metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None)
 
 

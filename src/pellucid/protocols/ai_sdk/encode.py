@@ -1,31 +1,30 @@
-"""Events to the AI SDK's UI message stream, version 1: what `useChat` makes its message of.
+"""Encode the events of a run as the AI SDK's UI message stream, version 1, which `useChat` reads.
 
     start
       start-step                                              one step for each turn of the model
         reasoning-start / -delta … / -end                     one block for each text of a reasoning item
         text-start / -delta … / -end                          one block for each text of a message
-        tool-input-start / -delta … / -available or -error    a call; and where functions are called here:
-        tool-output-available or -error                       what came of it
+        tool-input-start / -delta … / -available or -error    a call
+        tool-output-available or -error                       its result, if the function is called here
         source-url, file
       finish-step
     finish, or error and finish, or abort; [DONE]
 
-* A reasoning item is told as soon as it begins, with or without text; its further texts (summaries) are blocks of their
-  own, `ID:2`, `ID:3` …. Words are told with the first of them.
-* A block ends when its item does, or when the next one begins: what is sealed is known only at the end, and stands in
-  its `providerMetadata` (see `marks`). So does a call's, on `tool-input-available`. A message that holds nothing but a
-  seal is an empty text. What this protocol has no block for (a provider's own tools, opaque items) has its seal in a
-  `data-pellucid` part in its place, which pages leave alone and send back.
-* A provider's own tools are `providerExecuted`. All tools are `dynamic`: a page knows none of them by type.
-* A call whose arguments are not JSON, or not whole, is `tool-input-error`. A result is told only of a call that was.
-* Citations are sources, each address once, behind the text. A picture that was made while thinking is not shown.
-* `messageMetadata` has `model` at the start and `usage`, where its reader may see it, at the end.
-* Whatever is open is closed before an error; after it come only the end of its step and `finish`.
+* A reasoning block starts when its item begins, with or without text. Further texts of the item (summaries) are blocks
+  of their own, `ID:2`, `ID:3` …. A text block starts with its first text.
+* A block ends when its item ends or the next block begins. The sealed token is known only at the end of the item. It is
+  in the `providerMetadata` of the block's end (see `chunks`), and that of a call on `tool-input-available`. A message
+  with a token and no text is an empty text block. An item without a block in this protocol (a provider's own tool, an
+  opaque item) has its token in a `data-pellucid` part, which pages ignore and send back.
+* A provider's own tools are `providerExecuted`. All tools are `dynamic`, because a page does not know their types.
+* A call whose arguments are not valid or not complete JSON is `tool-input-error`. A result without a call in the stream
+  gets a call before it.
+* Citations are sources after the text, each address once. A picture that was made while thinking is not shown.
+* `messageMetadata` has `model` at the start, and `usage` at the end if the viewer may see it.
+* Everything that is open is closed before an error. Only the end of the step and `finish` follow an error.
 
-An encoder is pure, and all that one batch gives is one piece of bytes. The events that come by the thousand are written
-from templates, everything else from the types.
-
-What a call, a run's end and its tokens are in this protocol.
+An encoder is pure, and each batch becomes one piece of bytes. Deltas are written from templates, all other chunks from
+their types.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ INCOMPLETE_CALL = "The model was cut off in the middle of this call."
 _NOT_JSON = "The model wrote arguments that are not JSON."
 
 _MAX_SAFE_INTEGER = 2**53 - 1
-"""What JavaScript can hold."""
+"""`Number.MAX_SAFE_INTEGER` of JavaScript."""
 
 _USAGE_FIELDS = {
     "inputTokens": "input_tokens",
@@ -80,11 +79,15 @@ _USAGE_FIELDS = {
     "reasoningTokens": "output_reasoning_tokens",
     "cachedInputTokens": "cache_read_tokens",
 }
-"""The AI SDK's names, and ours."""
+"""The AI SDK's names of the numbers of tokens, with the fields of `Usage`."""
 
 
 def parse_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str | None]:
-    """The arguments as JSON, as the model wrote them; or their text, and what is wrong with it."""
+    """Return the arguments of a call.
+
+    Returns:
+        The JSON as the model wrote it, on one line, and None; or the text of the arguments, and what is wrong with it.
+    """
     try:
         text = replace_surrogates(part.args_as_json())
     except (TypeError, ValueError, RecursionError):
@@ -92,7 +95,7 @@ def parse_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str 
     if not part.complete:
         return text if part.args else "", INCOMPLETE_CALL
     try:
-        # On one line, and nothing else changed: numbers stay as precise as they are.
+        # Only the white space changes. Decoding and encoding again could change numbers.
         msgspec.json.decode(text)
         return msgspec.Raw(msgspec.json.format(text.encode(), indent=-1)), None
     except (msgspec.DecodeError, RecursionError):
@@ -100,7 +103,12 @@ def parse_arguments(part: ToolCallPart | BuiltinToolCallPart) -> tuple[Any, str 
 
 
 def finish_reason(end: RunEndEvent, *, has_pending_calls: bool) -> FinishReason:
-    """`calls`: whether there are some that nobody answered."""
+    """Return the reason why a run finished.
+
+    Args:
+        end: The end of the run.
+        has_pending_calls: Whether there are calls without a result.
+    """
     match end.status, end.incomplete_reason:
         case "failed", _:
             return "error"
@@ -115,7 +123,7 @@ def finish_reason(end: RunEndEvent, *, has_pending_calls: bool) -> FinishReason:
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
-    """The numbers that are known; none, if its reader may not see them."""
+    """Return the known numbers of tokens by the AI SDK's names; empty if the viewer may not see them."""
     counts = {name: getattr(usage, field) for name, field in _USAGE_FIELDS.items()}
     return {name: number for name, number in counts.items() if number is not None and 0 <= number <= _MAX_SAFE_INTEGER}
 
@@ -127,10 +135,12 @@ _json = msgspec.json.Encoder().encode
 
 
 class Encoder:
-    """One message: `start` and `feed` give bytes to send. `seals`: whether the reader takes what is sealed.
+    """Encodes one message: `start` and `feed` return the bytes to send.
 
-    `message_id` is the one that the client shall know the message by; where it goes on with a message of its own, that
-    message's.
+    Args:
+        message_id: The id of the message for the client: that of the client's last message if the run continues it.
+        model: The public name of the model.
+        seals: Whether sealed tokens are sent.
     """
 
     def __init__(self, message_id: str, model: str, *, seals: bool = True) -> None:
@@ -143,24 +153,33 @@ class Encoder:
         self._open_block: _OpenBlock | None = None
         """The open block."""
         self._pending_part: ThinkingPart | TextPart | RefusalPart | None = None
-        """A part that has begun, and said nothing yet."""
+        """The open part, while it has no text."""
         self._delta_prefix: bytes | None = None
-        """The beginning of every delta of the open part, once it has a place."""
+        """The bytes before the text of a delta of the open part; None while the part has no block."""
         self._call_ids: dict[str, str] = {}
-        """The calls that were told, and by which ids."""
+        """For the id of each call, the id that the client knows it by."""
         self._used_call_ids: set[str] = set()
         self._pending_calls: set[str] = set()
         self._source_urls: set[str] = set()
         self._generated_ids = 0
 
     def start(self, *, queued: bool = False) -> bytes:
-        """What opens the stream; `queued` when the model has yet to become free, which is said in a comment."""
+        """Return the bytes that open the stream.
+
+        Args:
+            queued: Whether the request waits until the model is free; a comment reports it.
+        """
         self._write(c.StartChunk(self._message_id, {"model": self._model}))
         output = self._take_output()
         return output + QUEUED_COMMENT if queued else output
 
     def feed(self, events: list[Event], now: int) -> bytes:
-        """What these events are on the wire (maybe nothing). This protocol tells no time."""
+        """Encode the events of one batch; the result is empty if none of them is shown.
+
+        Args:
+            events: The events, in order.
+            now: The time of the batch. This protocol does not send it.
+        """
         for event in events:
             if type(event) is PartDeltaEvent:
                 self._delta(event)
@@ -171,7 +190,10 @@ class Encoder:
         return self._take_output()
 
     def text_encoder(self) -> Callable[[str, int], bytes] | None:
-        """What encodes the text of one more delta like the last, if UTF-8 can hold it; None if an event is needed."""
+        """Return a function that encodes the text of one more delta like the last (see `protocols.Encoder`).
+
+        The text must be encodable as UTF-8. The result is None where the next delta needs an event.
+        """
         return self._encode_text if self._delta_prefix is not None else None
 
     def _encode_text(self, text: str, now: int) -> bytes:
@@ -219,7 +241,7 @@ class Encoder:
         self._write_held(item, seal)
 
     def _write_held(self, item: _OpenItem, seal: str | None) -> None:
-        """What waited for the item's end, with its seal where it has a place for it."""
+        """Write the chunks that waited for the item's end, with its token on the last that can carry it."""
         chunks, item.held_chunks = item.held_chunks, []
         carriers = [chunk for chunk in chunks if item.carries_seal(chunk)]
         if seal is not None and carriers:
@@ -235,7 +257,7 @@ class Encoder:
     # --- blocks ------------------------------------------------------------------------------------------------
 
     def _block_for(self, part: ThinkingPart | TextPart | RefusalPart) -> bytes:
-        """The head of the deltas of the block that this part is written to."""
+        """Return the bytes before the text of a delta for the block of a part; start the block if needed."""
         item, block = self._open_item, self._open_block
         assert item is not None
         kind = "reasoning" if isinstance(part, ThinkingPart) else "text"
@@ -314,7 +336,7 @@ class Encoder:
     def _call_start(self, part: ToolCallPart | BuiltinToolCallPart, item: _OpenItem) -> None:
         id = replace_surrogates(part.tool_call_id)
         if not id or id in self._used_call_ids:
-            # Two calls under one id would be one to the client.
+            # Clients merge two calls with the same id.
             id = item.id if item.id not in self._used_call_ids else self._fresh_id()
         item.call_id = id
         self._used_call_ids.add(id)
@@ -347,7 +369,7 @@ class Encoder:
         item.held_chunks.append(c.ToolOutputAvailableChunk(id, json_safe(part).content, True, True))
 
     def _call_id_for(self, tool_call_id: str, name: str, out: list[c.Chunk], *, executed: bool) -> str:
-        """The id by which the client knows the call; it is told of one that it does not know."""
+        """Return the id by which the client knows a call; add a call chunk to `out` if it does not know the call."""
         if tool_call_id in self._call_ids:
             return self._call_ids[tool_call_id]
         self._ensure_step()
@@ -380,7 +402,7 @@ class Encoder:
     def _tool_result(self, event: FunctionToolResultEvent) -> None:
         result = event.result
         if result.tool_name is None:
-            return  # a word to the model about its answer, not a call's result
+            return  # A prompt to the model to correct its answer, not the result of a call.
         result = json_safe(result)
         chunks: list[c.Chunk] = []
         id = self._call_id_for(event.result.tool_call_id, result.tool_name or "", chunks, executed=False)
@@ -416,7 +438,7 @@ class Encoder:
     # --- writing -----------------------------------------------------------------------------------------------
 
     def _fresh_id(self) -> str:
-        """An id for what its run gave none."""
+        """Return an id for an item or a call without an id."""
         self._generated_ids += 1
         return f"{self._message_id}_{self._generated_ids}"
 
@@ -443,16 +465,16 @@ class _OpenItem:
         self.id = id
         self.kind = kind
         self.block_count = 0
-        """How many it has had."""
+        """Number of blocks that the item had so far."""
         self.call_id = ""
-        """By which id its call was told."""
+        """The id by which the client knows its call."""
         self.seal: str | None = None
-        """A token of ours that its model's run passed on."""
+        """A sealed token of this gateway that the model's run passed on."""
         self.held_chunks: list[c.Chunk] = []
-        """What waits for its end."""
+        """Chunks that wait for the item's end."""
 
     def carries_seal(self, chunk: c.Chunk) -> bool:
-        """Whether all that is sealed of the item may ride on it."""
+        """Return whether a chunk of this item can carry its token."""
         return isinstance(chunk, c.FileChunk if self.kind == "file" else _TOOL_INPUTS) and self.kind in (
             "file",
             "tool_call",
@@ -460,7 +482,7 @@ class _OpenItem:
 
 
 class _OpenBlock:
-    """The open block: the template of its deltas, and what its end is to say."""
+    """The open block: the template of its deltas, and the metadata of its end."""
 
     __slots__ = ("delta_prefix", "has_text", "id", "kind", "metadata")
 
@@ -495,4 +517,4 @@ HANDLERS: dict[type[Any], Callable[[Encoder, Any], None]] = {
     FunctionToolResultEvent: Encoder._tool_result,
     RunEndEvent: Encoder._run_end,
 }
-"""What handles each kind of event but deltas, which `feed` handles itself. An event that is not here is not shown."""
+"""The handler of each kind of event but deltas, which `feed` handles. Other events are not shown."""

@@ -1,16 +1,16 @@
-"""The messages of a `useChat` as parts.
+"""Convert the messages of `useChat` to parts.
 
-A UI message is all that came of one question: steps, and in each what the model said and what came of its calls. Here a
-step is a response again, and the results of its calls are what is said to the model next.
+A UI message holds everything that one question led to: steps, each with the output of the model and the results of its
+calls. Here each step is a response again, and the results of its calls are the next request.
 
-* Reasoning, text, calls and files stand in their order. What came sealed with one stands before it, and takes its place
-  once opened (see `sealing.attach`); a provider's own tool that came sealed is told by its seal alone.
-* A call with its output, its error or a refusal of leave is a call and its result, whoever ran it: tools that nobody
-  here knows are history like others. A call that nobody answered goes to no model (`providers.history`); neither does
-  a thought that was broken off, nor one that led to nothing.
-* A message that was put into a running answer (`steering-message`) is the user's, in its place.
-* Sources, steps and data parts are for pages. So is whatever an assistant's message may hold that is not known here;
-  what a user says and cannot be read is refused.
+* Reasoning, text, calls and files keep their order. The token of a part becomes a `SealedPart` before it, and replaces
+  it once opened (see `sealing.attach`). For a provider's own tool with a token, only the token is used.
+* A call with an output, an error or a denied approval becomes a call and its result, also if this server does not know
+  the tool. A call without a result is sent to no model (`providers.history`). Neither is an interrupted thought, nor a
+  thought without an answer.
+* A message that was inserted into a running answer (`steering-message`) becomes a user's message at its position.
+* Sources, steps and data parts are for pages. Unknown parts of an assistant's message are ignored; unknown parts of a
+  user's message are an error.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from ..decoding import convert
 from .chunks import METADATA_KEY, PartMetadata, part_metadata
 
 SEAL_PART = f"data-{METADATA_KEY}"
-"""The part that holds what is sealed of something that this protocol does not show."""
+"""The type of the part that carries the token of an item that this protocol does not define."""
 
 
 class UIMessage(msgspec.Struct):
@@ -62,7 +62,7 @@ class UIMessage(msgspec.Struct):
     id: str | None = None
 
 
-# --- parts, as far as they are read ------------------------------------------------------------------------------
+# --- parts, with the fields that are read ------------------------------------------------------------------------
 
 
 class TextUIPart(msgspec.Struct, rename="camel"):
@@ -106,7 +106,11 @@ T = TypeVar("T")
 
 
 def _convert_part(raw: dict[str, Any], part_type: type[T], path: str) -> T:
-    """Raises `RequestError` with the place."""
+    """Convert a part to its type.
+
+    Raises:
+        RequestError: the part is invalid; `param` is its path.
+    """
     try:
         return convert(raw, part_type)
     except RequestError as error:
@@ -121,7 +125,11 @@ def _convert_part(raw: dict[str, Any], part_type: type[T], path: str) -> T:
 
 
 def history_of(ui_messages: Sequence[UIMessage]) -> list[ModelMessage]:
-    """Raises `RequestError` naming the place."""
+    """Convert the messages of a client to the conversation for a model.
+
+    Raises:
+        RequestError: a message is invalid; `param` is its path.
+    """
     messages: list[ModelMessage] = []
     for index, message in enumerate(ui_messages):
         path = f"messages[{index}].parts"
@@ -144,7 +152,7 @@ def _of_type(message: UIMessage, part_type: str) -> list[tuple[int, dict[str, An
 
 
 def token_path(messages: Sequence[UIMessage], token: str) -> str:
-    """Where in the messages this token stands."""
+    """Return the path of a sealed token in the messages."""
     for index, message in enumerate(messages):
         for number, part in enumerate(message.parts):
             for name in ("providerMetadata", "callProviderMetadata", "resultProviderMetadata"):
@@ -155,7 +163,7 @@ def token_path(messages: Sequence[UIMessage], token: str) -> str:
     return "messages"
 
 
-# --- what the user says ------------------------------------------------------------------------------------------
+# --- user messages -----------------------------------------------------------------------------------------------
 
 
 def _user_messages(parts: list[dict[str, Any]], base_path: str) -> list[ModelMessage]:
@@ -167,9 +175,7 @@ def _user_messages(parts: list[dict[str, Any]], base_path: str) -> list[ModelMes
         elif kind == "file":
             contents.append(_user_file(_convert_part(part, FileUIPart, path), path))
         elif not kind.startswith(("data-", "source-", "step-")):
-            _raise_invalid(
-                f"{path}.type", f"a user's message has text and files; {truncate(kind)!r} cannot be read here"
-            )
+            _raise_invalid(f"{path}.type", f"a user's message can have text and files only, not {truncate(kind)!r}")
     if not contents:
         return []
     texts = [content.text for content in contents if isinstance(content, Text)]
@@ -194,18 +200,18 @@ def _user_file(file: FileUIPart, path: str) -> UserContent:
 
 
 def _split_data_url(url: str) -> tuple[str | None, str | None]:
-    """What a data URL holds in base64, and of which type it says it is."""
+    """Return the base64 data and the media type of a data URL; None for both if it is no data URL in base64."""
     head, comma, data = url.partition(",")
     if not (comma and head[:5].lower() == "data:" and head.lower().endswith(";base64")):
         return None, None
     return data, head[5:].partition(";")[0] or None
 
 
-# --- what the assistant said -------------------------------------------------------------------------------------
+# --- assistant messages ------------------------------------------------------------------------------------------
 
 
 class _AssistantMessage:
-    """One message: its steps as responses and results."""
+    """Converts one message of the assistant: its steps become responses, and requests with the results of calls."""
 
     def __init__(self, parts: list[dict[str, Any]], path: str) -> None:
         self.messages: list[ModelMessage] = []
@@ -216,7 +222,7 @@ class _AssistantMessage:
             for part in parts
             if part.get("type") == SEAL_PART and (metadata := PartMetadata(part.get("data")))
         }
-        """The items that have a part for their seal alone."""
+        """The ids of items whose token is in a part of its own."""
         for number, part in enumerate(parts):
             self._add(part, f"{path}[{number}]")
         self._end_step()
@@ -224,7 +230,7 @@ class _AssistantMessage:
     def _add(self, raw: dict[str, Any], path: str) -> None:
         kind = raw.get("type")
         if not isinstance(kind, str):
-            _raise_invalid(f"{path}.type", "a part says of what type it is")
+            _raise_invalid(f"{path}.type", "a part needs a type")
         if kind == "step-start":
             self._end_step()
         elif kind == "text":
@@ -282,10 +288,10 @@ class _AssistantMessage:
 
     def _tool(self, part: ToolUIPart, name: Any, path: str) -> None:
         if not isinstance(name, str) or not name:
-            _raise_invalid(f"{path}.toolName", "it is required: which tool was called")
+            _raise_invalid(f"{path}.toolName", "the name of the tool is required")
         call, result = part_metadata(part.call_provider_metadata), part_metadata(part.result_provider_metadata)
         if part.state == "input-streaming" or not (call.is_complete and result.is_complete):
-            return  # the model was cut off in it
+            return  # The model was cut off in the call.
         has_seal = [self._add_seal(call), self._add_seal(result)]
         raw_args = part.input if part.input is not None else part.raw_input
         args = raw_args if isinstance(raw_args, str | dict) or raw_args is None else json_text(raw_args)
@@ -307,7 +313,7 @@ _Outcome = Literal["success", "failed", "denied"]
 
 
 def _tool_outcome(part: ToolUIPart) -> tuple[Any, _Outcome] | None:
-    """What came of a call; None if nothing did."""
+    """Return the content and the outcome of a call; None if it has no result."""
     approval = part.approval or Approval()
     if part.state == "output-available" and part.output is not UNSET and not part.preliminary:
         return part.output, "success"
@@ -319,8 +325,7 @@ def _tool_outcome(part: ToolUIPart) -> tuple[Any, _Outcome] | None:
 
 
 def _without_trailing_reasoning(parts: list[ModelResponsePart]) -> list[ModelResponsePart]:
-    """The parts without the reasoning that led to nothing. What is sealed at the end of a turn that said something is
-    kept."""
+    """Return parts without the reasoning after the last text, call or file; tokens there are kept."""
     last = max((index for index, part in enumerate(parts) if _is_content(part)), default=None)
     if last is None:
         return []

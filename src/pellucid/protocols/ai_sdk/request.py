@@ -1,14 +1,14 @@
-"""A `useChat`'s request, read: the conversation, and what it asks of this gateway.
+"""Parse a request of `useChat`: the conversation, and the options of this gateway.
 
-The body is that of the AI SDK's `DefaultChatTransport`: `{id, messages, trigger, messageId}`, and beside them whatever
-the page adds (`body`). Of that, three are ours:
+The body is that of the AI SDK's `DefaultChatTransport`: `{id, messages, trigger, messageId}`, and the fields that the
+page adds (`body`). Three of these are ours:
 
     model      the model's public name
     effort     how much to think: off, minimal, low, medium, high, xhigh, max
-    view       the form of reasoning that may be seen: raw, summary, sealed, hidden
+    view       the form in which reasoning leaves: raw, summary, sealed, hidden
 
-Others are left alone. The whole conversation comes each time, so that an answer that is asked for again
-(`regenerate-message`) is a request like others.
+Others are ignored. Each request has the whole conversation, so a request to regenerate an answer
+(`regenerate-message`) needs no handling of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .messages import UIMessage, history_of, token_path
 Effort = Literal["off", "none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 PROTOCOL = "ai-sdk"
-"""What `?protocol=` says of it."""
+"""The value of `?protocol=` for this protocol."""
 
 
 class Body(msgspec.Struct):
@@ -41,7 +41,7 @@ class Body(msgspec.Struct):
 
 
 class Request(NamedTuple):
-    """A request as it was understood."""
+    """A parsed request."""
 
     body: Body
     messages: list[ModelMessage]
@@ -54,28 +54,31 @@ class Request(NamedTuple):
 
     @property
     def view(self) -> View | None:
-        """In what form the page wants reasoning; None for what the key allows."""
+        """The view that the page wants; None for the fullest that the key allows."""
         return self.body.view
 
     @property
     def stream(self) -> bool:
-        """All answers are streams."""
+        """Always true: all responses are streams."""
         return True
 
     @property
     def continued_message_id(self) -> str | None:
-        """The id of the message that the client will go on with: its last, if that is an answer."""
+        """The id of the client's last message if it is the assistant's: the response continues that message."""
         last = self.body.messages[-1]
         return last.id if last.role == "assistant" else None
 
     @property
     def client_tools(self) -> frozenset[str]:
-        """The AI SDK's pages name no tools; those that they run are in no request."""
+        """Always empty: pages of the AI SDK do not send the tools that they run."""
         return frozenset()
 
     @property
     def wants_summaries(self) -> bool:
-        """Where summaries are all that may be seen, there are some; beside the raw text they have no place here."""
+        """Always false: this protocol has no field for a summary in addition to the raw text.
+
+        Where the view permits only summaries, there are summaries all the same.
+        """
         return False
 
     @property
@@ -85,32 +88,51 @@ class Request(NamedTuple):
     def call(
         self, messages: Sequence[ModelMessage] | None = None, server_tools: Sequence[ToolDefinition] = ()
     ) -> ModelCall:
-        """What to ask the model, whose name is still the public one: by default, the conversation as it came."""
+        """Return the call of the model, with the model's public name.
+
+        Args:
+            messages: The messages to send; by default the conversation of the request.
+            server_tools: Tools of the server to offer.
+        """
         effort = self.body.effort
         settings: ModelSettings = {} if effort is None else {"thinking": False if effort == "off" else effort}
         messages = self.messages if messages is None else messages
         return ModelCall(self.body.model or "", list(messages), settings, merge_tools((), server_tools))
 
     def encoder(self, id: str, model: str, created: int, server_tools: set[str]) -> Encoder:
-        """The encoder of the answer, which goes on with the page's last message if that is an answer."""
+        """Return the encoder of the response.
+
+        Args:
+            id: The id of the message, if the response does not continue the page's last message.
+            model: The public name of the model.
+            created: The time of the request. It is not used.
+            server_tools: The names of the server's tools. They are not used.
+        """
         return Encoder(self.continued_message_id or id, model)
 
     def token_path(self, part: SealedPart) -> str:
-        """Where in the body this token stands."""
+        """Return the path of a sealed token in the body."""
         return token_path(self.body.messages, part.token)
 
 
 def recognises(body: Mapping[str, Any], query: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> bool:
-    """Whether this is the AI SDK's: by what the query says of its protocol, else by the messages in the body."""
+    """Return whether a request is of the AI SDK: by `protocol` of the query, else by `messages` in the body."""
     protocol = dict(query).get("protocol")
     return protocol == PROTOCOL if protocol is not None else "messages" in body
 
 
 def parse_request(body: bytes | dict[str, Any]) -> Request:
-    """A body, or the JSON that was read of it. Raises `RequestError` naming the field and what would be right."""
+    """Parse a request.
+
+    Args:
+        body: The body, or the JSON object in it.
+
+    Raises:
+        RequestError: the request is invalid; the message has the field and what is allowed.
+    """
     raw = read_json(body) if isinstance(body, bytes) else body
     parsed = convert(raw, Body)
     messages = history_of(parsed.messages)
     if not messages:
-        raise RequestError("messages: at least one that a model can read is required", code="missing", param="messages")
+        raise RequestError("messages: at least one message for a model is required", code="missing", param="messages")
     return Request(parsed, messages)

@@ -1,9 +1,13 @@
-"""Whether a stream is a legal UI message stream, as strictly as any client of it could be.
+"""Check whether a stream is a legal UI message stream, as strictly as the strictest client.
 
-The rules: `framing` (unnamed events of JSON on one line, `[DONE]` last), `fields` (the types of `chunks`, and nothing
-beside), `life` (start; steps; finish or abort, once, last; after an error nothing but the end), `step` (what is said is
-said within a step), `block` (reasoning and text begin, go on and end one at a time, under ids that do not come again)
-and `tool` (a call begins, goes on, is told whole, and is answered once).
+The rules:
+
+    framing   unnamed events with JSON on one line; `[DONE]` is last
+    fields    the types of `chunks`, without other fields
+    life      start; steps; finish or abort once, last; only the end follows an error
+    step      all content is within a step
+    block     blocks of reasoning and text are open one at a time, under ids that do not repeat
+    tool      a call starts, continues, is complete, and gets one result
 """
 
 from __future__ import annotations
@@ -19,7 +23,14 @@ _decode = msgspec.json.Decoder(c.AnyChunk).decode
 
 
 def verify(stream: bytes) -> list[str]:
-    """The rules that it breaks, as `rule: what is wrong`; an empty list for a legal stream."""
+    """Return the violations in a stream.
+
+    Args:
+        stream: The whole body of the response.
+
+    Returns:
+        Texts `rule: what is wrong`; empty for a legal stream.
+    """
     violations: list[str] = []
     frames = SSEDecoder(max_bytes=len(stream) + 1).feed(stream)
     if not stream.endswith(b"data: [DONE]\n\n"):
@@ -46,7 +57,7 @@ class _Verifier:
         self._open_block: tuple[str, str] | None = None
         self._block_ids: set[str] = set()
         self._call_states: dict[str, str] = {}
-        """How far each call is: streaming, told, answered."""
+        """The state of each call by its id: "streaming" arguments, "complete" arguments, or "answered"."""
 
     def feed(self, chunk: c.AnyChunk) -> Iterator[str]:
         if self._has_ended:
@@ -99,32 +110,32 @@ class _Verifier:
         if isinstance(chunk, c.ReasoningStartChunk | c.TextStartChunk):
             yield from self._check_closed("the beginning of a block")
             if chunk.id in self._block_ids:
-                yield f"block: {chunk.id} comes again"
+                yield f"block: the id {chunk.id} is used again"
             self._block_ids.add(chunk.id)
             self._open_block = (_kind(chunk), chunk.id)
         elif isinstance(chunk, c.ReasoningDeltaChunk | c.TextDeltaChunk | c.ReasoningEndChunk | c.TextEndChunk):
             if self._open_block != (_kind(chunk), chunk.id):
-                yield f"block: {chunk.id} goes on or ends, and is not open"
+                yield f"block: {chunk.id} continues or ends, but is not open"
             if isinstance(chunk, c.ReasoningEndChunk | c.TextEndChunk):
                 self._open_block = None
             elif not chunk.delta:
                 yield "block: an empty delta"
         elif isinstance(chunk, c.ToolOutputAvailableChunk | c.ToolOutputErrorChunk):
-            if self._call_states.get(chunk.tool_call_id) != "told":
-                yield f"tool: {chunk.tool_call_id} is answered, and does not wait for it"
+            if self._call_states.get(chunk.tool_call_id) != "complete":
+                yield f"tool: {chunk.tool_call_id} gets a result, but does not wait for one"
             self._call_states[chunk.tool_call_id] = "answered"
         elif isinstance(chunk, c.ToolInputStartChunk):
             yield from self._check_closed("the beginning of a call")
             if chunk.tool_call_id in self._call_states:
-                yield f"tool: {chunk.tool_call_id} comes again"
+                yield f"tool: the id {chunk.tool_call_id} is used again"
             self._call_states[chunk.tool_call_id] = "streaming"
         elif isinstance(chunk, c.ToolInputDeltaChunk):
             if self._call_states.get(chunk.tool_call_id) != "streaming" or not chunk.input_text_delta:
-                yield f"tool: {chunk.tool_call_id} goes on, and is not open"
+                yield f"tool: {chunk.tool_call_id} continues, but is not open"
         elif isinstance(chunk, c.ToolInputAvailableChunk | c.ToolInputErrorChunk):
-            if self._call_states.get(chunk.tool_call_id) in ("told", "answered"):
-                yield f"tool: {chunk.tool_call_id} is told again"
-            self._call_states[chunk.tool_call_id] = "told"
+            if self._call_states.get(chunk.tool_call_id) in ("complete", "answered"):
+                yield f"tool: {chunk.tool_call_id} is complete already"
+            self._call_states[chunk.tool_call_id] = "complete"
 
 
 def _kind(chunk: c.AnyChunk) -> str:

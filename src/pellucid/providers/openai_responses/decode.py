@@ -28,6 +28,7 @@ from . import builtin
 from .item_state import (
     KIND_OF_PART,
     ROLE_OF_TYPE,
+    Event,
     Item,
     ItemRole,
     Part,
@@ -37,9 +38,12 @@ from .item_state import (
     id_of,
     json_escaped,
     objects_in,
+    read_event,
+    read_response,
+    read_response_head,
+    read_usage,
     text_of,
 )
-from .stream_event import Event, read_event, read_response, read_response_head, read_usage
 
 INCOMPLETE_REASONS: dict[Any, FinishReason] = {"content_filter": "content_filter"}
 """The finish reason for each reason of an incomplete response. Any other reason is a limit: `length`."""

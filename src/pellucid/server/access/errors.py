@@ -1,6 +1,13 @@
-"""Errors of access control, with the HTTP headers that belong to them."""
+"""Errors of access control: a request that is refused, with its HTTP headers, and a back end that is unavailable.
+
+The back ends are the store, the relay and the token issuer. A call to one of them has a time limit.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
 
 from ...errors import ErrorInfo, ErrorKind, PellucidError, RequestError
 
@@ -52,3 +59,38 @@ def unavailable(message: str) -> AccessError:
 def headers_of(error: PellucidError) -> list[HTTPHeader]:
     """Return the HTTP headers of an error; none unless it is an `AccessError`."""
     return error.headers if isinstance(error, AccessError) else []
+
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS = 5.0
+"""Seconds to wait for a back end before it counts as unavailable."""
+
+
+class BackendUnavailable(Exception):
+    """A back end did not answer."""
+
+
+async def call_backend(request: Awaitable[T], timeout_seconds: float = TIMEOUT_SECONDS) -> T:
+    """Await a call to a back end, with a time limit.
+
+    Args:
+        request: the call.
+        timeout_seconds: how long to wait for it.
+
+    Returns:
+        What the call returns.
+
+    Raises:
+        BackendUnavailable: the back end did not answer in time, or reported an outage. Other errors are raised
+            unchanged.
+    """
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            return await request
+    except TimeoutError as error:
+        raise BackendUnavailable from error
+    except PellucidError as error:
+        if error.info.kind in ("unavailable", "timeout"):
+            raise BackendUnavailable from error
+        raise

@@ -14,7 +14,7 @@ Nothing here is called for an event of a stream.
   required from then on, within `key_seconds` and for good.
 * When a credential cannot be checked, the request is refused: a store or an issuer that is down gives a 503.
 * Under `/api`, a person who signed in with a browser sends a cookie (`session`), and requests of browsers are checked
-  more closely (`same_origin`). A credential in a header takes precedence over the cookie.
+  more closely (`origins`). A credential in a header takes precedence over the cookie.
 """
 
 from __future__ import annotations
@@ -30,18 +30,16 @@ from typing import Any, Literal
 
 from ...parts import Usage
 from ...sealing import Keys
-from . import same_origin
+from . import origins
 from .config import AccessConfig, is_loopback
-from .cors import Cors
 from .credentials import credential
 from .errors import AccessError, HTTPHeader, forbidden, unauthorized
 from .jwt import TokenVerifier, looks_like_token
 from .key_cache import KeyCache, KeyStore
-from .keys import KeyHasher, looks_like_key
-from .limits import RateCounter, RateLimiter, charged_tokens, has_limits
-from .login_throttle import LoginThrottle
+from .keys import KeyHasher, ensure_pepper, looks_like_key
+from .limits import LoginThrottle, RateCounter, RateLimiter, charged_tokens, has_limits
 from .oidc import OIDCClient
-from .pepper import ensure_pepper
+from .origins import Cors
 from .policy import Principal
 from .session import COOKIE, BrowserSession, BrowserSessions, KeySession, ProviderSession, read_cookie, session_over
 
@@ -143,10 +141,10 @@ class Guard:
         text = credential(scope)
         if text is not None:
             return await self._authenticate(text)
-        if self.browser_sessions is not None and same_origin.is_api(scope):
+        if self.browser_sessions is not None and origins.is_api(scope):
             cookie_value = read_cookie(scope, COOKIE)
             if cookie_value is not None:
-                same_origin.check_own_page(scope)
+                origins.check_own_page(scope)
                 return await self._principal_of_session(self.browser_sessions.decode(cookie_value))
         raise unauthorized(
             "this gateway requires an API key or a token; send it as Authorization: Bearer …",
@@ -162,10 +160,10 @@ class Guard:
             self._key_cache is not None and await self._key_cache.has_keys()
         )
         self.cors.check(scope, unauthenticated=not needs_credential and not self._allow_unauthenticated)
-        if same_origin.is_api(scope):
+        if origins.is_api(scope):
             if not needs_credential and not self.cors.is_from_named_origin(scope):
-                same_origin.check_not_foreign(scope)
-            same_origin.check_json_body(scope)
+                origins.check_not_foreign(scope)
+            origins.check_json_body(scope)
         return needs_credential
 
     async def _authenticate(self, text: str) -> Principal:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from .backend import TIMEOUT_SECONDS
 from .config import fetch_url_mistakes
+from .errors import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     import aiohttp

@@ -23,8 +23,7 @@ import msgspec
 from ...errors import ConfigError
 from ...storage import StoredKey
 from ...telemetry import log
-from .backend import BackendUnavailable, call_backend
-from .errors import forbidden, unauthorized, unavailable
+from .errors import BackendUnavailable, call_backend, forbidden, unauthorized, unavailable
 from .keys import KeyHasher, key_id_of
 from .policy import Policy, Principal, read_policy
 

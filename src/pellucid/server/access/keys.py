@@ -1,24 +1,35 @@
-"""API keys: their format, and the hash that is stored.
+"""API keys: their format, the hash that is stored, and the pepper with which it is made.
 
     pk_ + 10 characters of id + 43 of secret (32 random bytes) + 6 of checksum, all of them [0-9A-Za-z]
 
 * The checksum (CRC-32) finds a mistyped key without a look-up; it is not a secret.
-* A keyed hash is stored: HMAC-SHA256 of the whole key with the installation's pepper (`pepper`). The secret is random,
+* A keyed hash is stored: HMAC-SHA256 of the whole key with the installation's pepper. The secret is random,
   so a slow hash is not needed. Without the pepper, who has only the database cannot use a hash or forge a row. Four
   bytes that identify the pepper precede the hash, so keys made under another pepper are recognised.
 * The key itself is shown once, when it is created.
+
+The pepper is 32 random bytes.
+
+* It is in the environment (`PELLUCID_KEY_PEPPER`), or in a file that only its owner can read and that is created at the
+  first use. Replicas share one: a key is known only under the pepper with which it was created.
+* It is separate from the seal keys, which are rotated: a rotation must not invalidate all API keys. If the pepper is
+  lost, new API keys must be created; nothing else is lost.
 """
 
 from __future__ import annotations
 
 import hmac
+import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from hashlib import sha256
+from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from ...data_directory import create_secret, default_pepper, read_secret
+from ...errors import ConfigError
 from .errors import unauthorized
 
 PREFIX = "pk_"
@@ -91,3 +102,33 @@ def _base62(number: int, length: int) -> str:
         number, digit = divmod(number, 62)
         digits.append(_ALPHABET[digit])
     return "".join(reversed(digits))
+
+
+ENV_VARIABLE = "PELLUCID_KEY_PEPPER"
+_BYTES = 32
+_HEX_PATTERN = re.compile(r"[0-9a-f]{64}")
+
+
+def ensure_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> bytes:
+    """Return the pepper; create it if there is none. Raises `ConfigError`."""
+    if text := environ.get(ENV_VARIABLE, "").strip():
+        return _parse_pepper(text, ENV_VARIABLE)
+    path = (path or default_pepper(environ)).expanduser()
+    try:
+        if not path.exists():
+            create_secret(path, f"{secrets.token_hex(_BYTES)}\n".encode())
+        return _parse_pepper(read_secret(path)[0].decode("latin-1").strip(), str(path))
+    except OSError as error:
+        raise ConfigError([f"access.pepper_file: {path}: {error.strerror or error}"]) from error
+
+
+def check_pepper(path: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
+    """Check a pepper that exists, and create none. Raises `ConfigError` if it cannot be used."""
+    if environ.get(ENV_VARIABLE, "").strip() or (path or default_pepper(environ)).expanduser().exists():
+        ensure_pepper(path, environ)
+
+
+def _parse_pepper(text: str, where: str) -> bytes:
+    if not _HEX_PATTERN.fullmatch(text):
+        raise ConfigError([f"{where}: must hold {_BYTES} random bytes as {2 * _BYTES} hexadecimal digits"])
+    return bytes.fromhex(text)

@@ -1,4 +1,4 @@
-"""Rates, token budgets and concurrent streams of a policy, counted by the relay for all replicas together.
+"""Rates, token budgets and concurrent streams of a policy, and attempts to sign in: counted by the relay for all replicas together.
 
 * Requests are counted before the work, all counters at once or none. Tokens are known only after it: they are charged
   then, also below zero, and the next request is refused until the counter is positive again.
@@ -7,22 +7,24 @@
 * While the relay does not answer, requests with limits are refused (`limits_when_down`): a budget limits cost, and an
   outage must not lift it. The operator can choose `allow` instead. Principals without limits do not use the relay.
 * A stream's slot is a lease of some seconds that is renewed, so the slots of a replica that died become free.
+* Failed attempts to sign in are limited per client address. A key cannot be guessed; the limit protects the store and
+  the OpenID Connect provider from the load of many attempts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from typing import Literal, Protocol
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, Protocol
 
 from ...parts import Usage
 from ...relay import LimitResult
 from ...telemetry import error_location, log
-from .backend import BackendUnavailable, call_backend
-from .errors import AccessError, HTTPHeader
+from .errors import AccessError, BackendUnavailable, HTTPHeader, call_backend, unavailable
 from .policy import Policy, Principal
 
 WINDOW_SECONDS = 60.0
@@ -241,3 +243,57 @@ def _rate_limit_headers(limits: Mapping[str, float], left: Mapping[str, float]) 
         ):
             headers.append((f"x-ratelimit-{what}-{name}".encode(), value.encode()))
     return headers
+
+
+MAX_ATTEMPTS_PER_MINUTE = 20
+"""Attempts per minute. All people behind one address (of a proxy, for example) count as one."""
+
+_LIMITS = {"attempts": float(MAX_ATTEMPTS_PER_MINUTE)}
+
+
+class LoginThrottle:
+    """Counter of attempts: `take` one before it is made, `refund` it if it succeeded."""
+
+    def __init__(self, relay: RateCounter) -> None:
+        self._relay = relay
+
+    async def take(self, scope: Mapping[str, Any]) -> None:
+        """Count an attempt, before it is made.
+
+        Args:
+            scope: the ASGI scope of the request.
+
+        Raises:
+            AccessError: too_many_requests when the limit is reached; unavailable when the relay does not answer.
+        """
+        try:
+            verdict = await call_backend(self._relay.spend(_bucket(scope), {"attempts": 1}, _LIMITS, WINDOW_SECONDS))
+        except BackendUnavailable as error:
+            raise unavailable(
+                "signing in is not possible now, as the relay does not answer; try again in a moment"
+            ) from error
+        if not verdict.allowed:
+            wait = math.ceil(verdict.retry_after)
+            raise AccessError(
+                f"too many attempts to sign in; try again in {wait} s",
+                kind="too_many_requests",
+                code="too_many_attempts",
+                retry_after=wait,
+            )
+
+    async def refund(self, scope: Mapping[str, Any]) -> None:
+        """Take back an attempt that succeeded."""
+        with suppress(BackendUnavailable):  # the counter refills with time
+            await call_backend(self._relay.charge(_bucket(scope), {"attempts": -1}, _LIMITS, WINDOW_SECONDS))
+
+
+def _bucket(scope: Mapping[str, Any]) -> str:
+    """Return the name of the counter for the address of the client."""
+    client = scope.get("client")
+    host = client[0] if client is not None else "local"
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return f"sign-in:{host}"
+    # Who has one IPv6 address usually has a whole /64 network.
+    return f"sign-in:{address if address.version == 4 else ipaddress.ip_network((int(address), 64), strict=False)}"

@@ -17,7 +17,7 @@ from ...asgi import http
 from ...errors import PellucidError, RequestError
 from ...protocols import chat
 from ...protocols.decoding import decode
-from ..access import oidc, same_origin, session
+from ..access import oidc, origins, session
 from ..access.errors import AccessError, HTTPHeader
 from ..access.guard import SignInMethod
 from ..access.policy import Principal
@@ -74,7 +74,7 @@ class SessionHandlers:
     async def sign_in(self, exchange: Exchange) -> None:
         """Sign in with a key."""
         guard, scope = self._services.guard, exchange.scope
-        same_origin.check_not_foreign(scope)
+        origins.check_not_foreign(scope)
         needed = await guard.requires_credential(scope)
         key = decode(
             await http.read_body(scope, exchange.receive, _MAX_BODY_BYTES, self._body_timeout_seconds), SignIn
@@ -91,7 +91,7 @@ class SessionHandlers:
 
     async def sign_out(self, exchange: Exchange) -> None:
         """Delete the cookie. A session at the provider is not ended."""
-        same_origin.check_not_foreign(exchange.scope)
+        origins.check_not_foreign(exchange.scope)
         needed = await self._services.guard.requires_credential(exchange.scope)
         exchange.response_headers.append(self._session_cookie("", secure=is_https(exchange.scope)))
         await self._send_session(exchange, needed=needed)

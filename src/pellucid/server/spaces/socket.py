@@ -8,6 +8,12 @@
 * The dialect is that of the subprotocol, of the query or of the join; otherwise that of the first envelope.
 * Sockets have no time limit. When the server stops they are closed with 1012, and a client that reconnects continues
   after the last `seq` that it has.
+
+A socket can also replay the history of a space (`ReplayConnection`); it then accepts no input.
+
+It has no session: other participants do not see it, and envelopes that are sent meanwhile are not part of it. The
+welcome describes what is replayed; every envelope is flagged `replayed`; after the last one the socket is closed
+(1000).
 """
 
 from __future__ import annotations
@@ -16,13 +22,16 @@ import asyncio
 import time
 from collections.abc import Awaitable
 from contextlib import suppress
+from typing import Any
 
 from ...asgi import http
 from ...asgi.streaming import FAULT, is_client_error
 from ...envelopes import (
     DEFAULT_DIALECT,
     DialectName,
+    Envelope,
     Join,
+    Present,
     close_codes,
     decode_frame,
     encode,
@@ -31,11 +40,13 @@ from ...envelopes import (
     parse_join,
 )
 from ...envelopes.envelope import EnvelopeError
+from ...envelopes.gateway_messages import error, welcome
 from ...envelopes.gateway_messages import error as error_envelope
-from ...envelopes.visibility import space_view
+from ...envelopes.visibility import SpaceView, space_view
 from ...errors import PellucidError
+from ...spaces.history.history import ReplayRange
 from ...spaces.runtime.ids import new_id
-from ...spaces.runtime.session import Session
+from ...spaces.runtime.session import Session, encode_frame
 from ...telemetry import error_location, log
 from ..access.credentials import credential
 from ..exchange import Exchange
@@ -43,8 +54,8 @@ from ..services import Services
 from ..websocket import CLOSE_RESTARTING, WebSocket
 from . import space_query
 from .auth import ERROR_FORM, PROTOCOL_NAME, AuthenticatedParticipant, authenticate
-from .outlets import CloseReason, create_outlet
-from .replay import ReplayConnection
+from .history_handlers import history_of
+from .outlets import LOW_WATER_BYTES, CloseReason, DirectOutlet, QueuedOutlet, create_outlet
 
 JOIN_SECONDS = 10.0
 MAX_JOIN_BYTES = 64 * 1024
@@ -257,3 +268,76 @@ class SpaceConnection:
         envelope = error_envelope(new_id(), round(time.time() * 1000), participant or "you", error)
         await self._socket.send_text(encode(envelope, self._dialect or DEFAULT_DIALECT).decode())
         self._outlet.close(_CLOSE_CODES.get(info.kind, close_codes.INVALID_JOIN), (info.code or info.kind)[:120])
+
+
+class ReplayConnection:
+    """One replay to one socket."""
+
+    def __init__(
+        self,
+        services: Services,
+        authenticated: AuthenticatedParticipant,
+        outlet: DirectOutlet | QueuedOutlet,
+        stretch: ReplayRange,
+        view: SpaceView,
+        dialect: DialectName,
+    ) -> None:
+        self._authenticated = authenticated
+        self._outlet = outlet
+        self._stretch = stretch
+        self._dialect = dialect
+        self._history = history_of(services, authenticated, view, None)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._send_history())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def reject(self, data: str | bytes) -> None:
+        """Answer a message with an error. A client that sends without reading does not get one each time."""
+        if self._outlet.buffered_bytes <= LOW_WATER_BYTES:
+            refusal = EnvelopeError(
+                "this socket replays the history, and accepts no messages; open one without `replay` to send messages",
+                kind="forbidden",
+                code="read_only",
+            )
+            self._send([error(new_id(), self._authenticated.space.now_ms(), self._authenticated.participant, refusal)])
+
+    async def _send_history(self) -> None:
+        try:
+            self._send([self._welcome()])
+            async for batch in self._history.replay(self._stretch):
+                self._send(batch)
+                await self._outlet.wait_drained()
+            self._outlet.close(close_codes.NORMAL_CLOSURE, "the replay is over")
+        except PellucidError as failed:
+            self._fail(failed)
+        except Exception as failed:
+            log.error("a fault while replaying a space: %s", error_location(failed))
+            self._fail(PellucidError(FAULT))
+
+    def _welcome(self) -> Envelope:
+        space, stretch = self._authenticated.space, self._stretch
+        others = [Present(member.id, member.capabilities) for member in space.members() if member.present]
+        parameters: dict[str, Any] = {
+            "after_seq": stretch.after,
+            "before_seq": stretch.before,
+            "since": stretch.since,
+            "until": stretch.until,
+            "speed": stretch.speed,
+            "longest_pause": stretch.longest_pause,
+        }
+        you = space.presence_of(self._authenticated.participant)
+        replay = {name: value for name, value in parameters.items() if value is not None}
+        return welcome(new_id(), space.now_ms(), you, others, head=space.head, replay=replay)
+
+    def _fail(self, failed: PellucidError) -> None:
+        self._send([error(new_id(), self._authenticated.space.now_ms(), self._authenticated.participant, failed)])
+        self._outlet.close(close_codes.INTERNAL_ERROR, (failed.info.code or failed.info.kind)[:120])
+
+    def _send(self, envelopes: list[Envelope]) -> None:
+        self._outlet.write([encode_frame(envelope, self._dialect) for envelope in envelopes])

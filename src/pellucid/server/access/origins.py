@@ -1,10 +1,23 @@
-"""CORS: web pages of other origins may use the gateway only if `[access.cors]` names their origin.
+"""Which web pages may use the gateway: CORS, and checks of requests that browsers send.
+
+CORS (`Cors`): pages of other origins may use the gateway only if `[access.cors]` names their origin.
 
 * A browser sends the origin of a page (`Origin`). Other clients do not, and are not checked.
 * Origins are compared literally. `*` allows every page that has a key, without the browser's own credentials.
 * Where no credentials are required, a page can also come from a name that its owner points at this machine (DNS
   rebinding), and look like our own page. So there, our own page is only one that was requested at an address or at
   localhost. Under `/api` this also holds for requests without `Origin`, which browsers leave out of the GETs of a page.
+
+Under `/api`, requests that a foreign page caused are refused:
+
+* A browser sends the origin of a request: `Sec-Fetch-Site` (which no page can set), or else `Origin`. Other clients
+  send neither.
+* A browser sends cookies with every request, whichever page caused it. So a request with a cookie must come from our
+  own page: always if it changes anything, and otherwise unless neither header is present.
+* Where no credentials are required, requests of foreign pages are refused in the same way. So are requests under a
+  foreign name that points at this machine (DNS rebinding), also without `Origin`.
+* A body must be JSON and be declared as JSON. A form cannot declare that, nor can a script's request that is sent
+  without a preflight.
 
 These are pure functions of the request's headers. Every response to a page, streamed or not, carries `headers`.
 """
@@ -16,9 +29,9 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 
+from ...errors import RequestError
 from .config import CorsConfig
-from .errors import HTTPHeader, forbidden
-from .same_origin import is_api
+from .errors import AccessError, HTTPHeader, forbidden
 
 ALLOWED_METHODS = b"GET, POST, PATCH, DELETE, OPTIONS"
 EXPOSED_HEADERS = b"x-request-id, retry-after, www-authenticate, pellucid-warning, " + b", ".join(
@@ -131,3 +144,58 @@ def _cannot_be_rebound(host: bytes) -> bool:
     except ValueError:
         return False
     return True
+
+
+API_PREFIX = "/api/"
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+def is_api(scope: Mapping[str, Any]) -> bool:
+    """Return whether these rules apply to the request."""
+    return str(scope["path"]).startswith(API_PREFIX)
+
+
+def is_own_page(scope: Mapping[str, Any]) -> bool | None:
+    """Return whether our own page sent the request.
+
+    None: no page sent it (a person's address bar), or neither header is present.
+    """
+    headers = dict(scope["headers"])
+    site, origin = headers.get(b"sec-fetch-site"), headers.get(b"origin")
+    if site is not None:
+        return None if site == b"none" else site == b"same-origin"
+    if origin is not None:
+        return bool(origin.partition(b"://")[2] == headers.get(b"host"))
+    return None
+
+
+def check_own_page(scope: Mapping[str, Any]) -> None:
+    """Check that a request with a cookie comes from our own page. Raises `AccessError` (forbidden)."""
+    is_own = is_own_page(scope)
+    if is_own is False or (is_own is None and scope.get("method") not in _SAFE_METHODS):
+        raise _foreign_origin()
+
+
+def check_not_foreign(scope: Mapping[str, Any]) -> None:
+    """Check that no foreign page sent the request; it need not come from a page. Raises `AccessError` (forbidden)."""
+    if is_own_page(scope) is False:
+        raise _foreign_origin()
+
+
+def check_json_body(scope: Mapping[str, Any]) -> None:
+    """Check that a body is declared as JSON. Raises `RequestError`."""
+    headers = dict(scope["headers"])
+    if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+        return
+    media = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media != b"application/json":
+        hint = f"not {media[:60].decode('latin-1')!r}" if media else "which is missing"
+        raise RequestError(f"send the body as JSON, with Content-Type: application/json, {hint}", code="not_json")
+
+
+def _foreign_origin() -> AccessError:
+    return forbidden(
+        "this request was not sent by this gateway's own page; from elsewhere, send an API key as Authorization: "
+        "Bearer …",
+        "foreign_origin",
+    )
